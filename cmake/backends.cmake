@@ -22,6 +22,9 @@ function(outbox_backend kind name)
     list(APPEND libraries PkgConfig::${package})
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
   add_library(outbox_${name}_${kind} STATIC ${sources})
   target_link_libraries(outbox_${name}_${kind} PUBLIC outbox_core ${libraries} PRIVATE fmt::fmt)
   set_property(GLOBAL APPEND PROPERTY OUTBOX_BACKENDS "${name}_${kind}")
@@ -45,7 +48,7 @@ function(outbox_built_in_backends target)
 namespace outbox {
 
 ${declarations}
-void add_built_in_backends(Backends& backends) {
+void add_built_in_backends([[maybe_unused]] Backends& backends) {
 ${calls}}
 
 }  // namespace outbox

@@ -1,5 +1,6 @@
 // The circuit breaker around one broker endpoint (behaviour: "Circuit breaker"). It does not wrap
-// the publisher: it says how many publishes may be under way, so that an open circuit stops leasing.
+// the publisher: it says how many publishes may be under way, so that an open circuit stops
+// leasing.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "relay/clock.h"
 #include "relay/observer.h"
@@ -24,11 +26,11 @@ struct BreakerOptions {
   std::uint32_t minimum_throughput = 10;
   Duration sampling_duration = std::chrono::seconds{30};
   Duration break_duration = std::chrono::seconds{15};
-  double break_jitter = 0.2;    // +/- share of break_duration
-  double break_growth = 1;      // each break in a row is longer by this factor, up to
+  double break_jitter = 0.2;  // +/- share of the break, drawn after the cap
+  double break_growth = 1;    // each break in a row is longer by this factor, up to
   Duration break_max = std::chrono::minutes{5};
-  std::uint32_t consecutive_failures = 5;  // 0 switches it off
-  std::uint32_t probes = 1;                // all must succeed
+  std::uint32_t consecutive_failures = 5;             // 0 switches it off
+  std::uint32_t probes = 1;                           // all must succeed
   Duration probe_timeout = std::chrono::seconds{10};  // a probe without a result is lost: re-open
   WhileOpen while_open = WhileOpen::suspend;
 };
@@ -37,25 +39,38 @@ struct BreakerOptions {
 struct Permit {
   std::uint64_t generation = 0;
   bool probe = false;
+  std::uint32_t number = 0;  // which probe of its generation
 };
 
+// Counts in a window of ten sub-windows, each a tenth of the sampling duration, which start with
+// the first result that finds the last one too old, and are dropped when the sampling duration has
+// passed since their start. A failure opens the circuit when the window holds enough results and
+// the share of failures is reached, or when enough transport failures in a row are younger than the
+// sampling duration. A success never opens it.
+//
 // Confined to one thread. Time never runs backwards between calls.
 class CircuitBreaker {
  public:
   CircuitBreaker(BreakerOptions options, std::uint64_t seed);
 
   // How many publishes may start now beside those under way, at most `window`. Closed: `window`.
-  // Open: 0 until the break is over, then the probes. Isolated: 0.
+  // Open: 0 until the break is over, then the probes. Isolated: 0. Probes that an earlier
+  // generation sent take up room until they have a result or have timed out.
   std::size_t allowance(Time now, std::size_t window);
 
   // Takes leave to publish; requires allowance(now, 1) > 0. The first one after a break half-opens.
+  // Each permit is given back by exactly one of the four calls below.
   Permit take(Time now);
 
-  // What became of a permitted publish.
-  void on_success(Time now, Permit permit);    // confirmed
-  void on_neutral(Time now, Permit permit);    // the broker answered, but not for or against itself
+  // What became of a permitted publish. Any answer but a failure is a probe's success.
+  void on_success(Time now, Permit permit);  // confirmed
+  void on_neutral(Time now, Permit permit);  // the broker answered, but not for or against itself
+  // `transport` is false when the broker asked to wait, for `wait` (believed up to an hour) or
+  // without saying how long. Only the failure that opens the circuit makes the break longer.
   void on_failure(Time now, Permit permit, bool transport, Duration wait, const std::string& why);
-  void on_cancelled(Time now, Permit permit);  // never sent: the permit is returned
+  // Never sent: the permit is returned. A probe's leaves the circuit open with its break over, so
+  // that the next take() half-opens it again at once.
+  void on_cancelled(Time now, Permit permit);
 
   // A probe that has had its time is lost: re-opens. Call when next_event() has come.
   void tick(Time now);
@@ -65,41 +80,54 @@ class CircuitBreaker {
   void close(Time now);
 
   CircuitState state() const { return state_; }
-  // When allowance or state changes by itself: the end of a break, a probe's time-out.
+  // When allowance or state changes by itself: the end of a break, a probe's time-out. The end of a
+  // break is told until some call has been made at that time or later, a time-out until tick().
   std::optional<Time> next_event() const;
-  // The last transition since the previous call, if any: for the observer.
+  // The oldest transition not yet taken, if any: for the observer. Call until it gives nothing.
   std::optional<CircuitChange> take_change();
-  // When the circuit last left Closed; absent if it never did.
+  // When the circuit last became Open or Isolated, from whatever state; absent if it never did.
   std::optional<Time> last_opened() const { return last_opened_; }
+  // Whether the circuit is Closed and was at every moment since `since`. The outage guard's
+  // question; last_opened() alone can't answer it for a time at which the circuit was half-open.
+  bool closed_since(Time since) const;
 
  private:
   struct SubWindow {
     Time started;
-    std::uint32_t successes = 0;
-    std::uint32_t failures = 0;
+    std::uint64_t successes = 0;
+    std::uint64_t failures = 0;
+  };
+  struct Probe {
+    std::uint64_t generation;
+    std::uint32_t number;
+    Time deadline;
   };
 
+  void advance(Time now);
+  std::size_t probe_room() const;
+  bool give_back(Permit permit);
   SubWindow& current(Time now);
-  void drop_old(Time now);
-  bool trips(Time now);
+  std::string why_it_trips(Time now, const std::string& why) const;
+  void probe_succeeded(Time now);
   void open(Time now, Duration wait, std::string why);
-  void settle_probe(Time now);
   void become(Time now, CircuitState next, std::string why);
-  Duration break_length(Duration wait);
+  Duration break_length();
 
-  BreakerOptions options_;
+  const BreakerOptions options_;
   Random random_;
+  Time now_ = Time::min();  // of the latest call
   CircuitState state_ = CircuitState::closed;
   std::uint64_t generation_ = 1;
   std::deque<SubWindow> window_;
   std::deque<Time> consecutive_;  // transport failures in a row, in completion order
   std::uint32_t breaks_in_a_row_ = 0;
   Time open_until_{};
-  std::uint32_t probes_out_ = 0;
+  std::vector<Probe> probes_out_;  // of all generations, in the order of their deadlines
+  std::uint32_t probes_sent_ = 0;  // of this generation, as are the next
   std::uint32_t probes_good_ = 0;
-  Time probe_deadline_{};
   std::optional<Time> last_opened_;
-  std::vector<CircuitChange> changes_;
+  std::optional<Time> last_closed_;
+  std::deque<CircuitChange> changes_;
 };
 
 }  // namespace outbox

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "relay/clock.h"
@@ -48,7 +49,8 @@ class RetryPolicy {
   // min(base x factor^(failures - 1), max): exact until it reaches max, never overflowing.
   Duration backoff(std::uint32_t failures) const;
 
-  // `delay` jittered after the cap; `last_delay` matters to decorrelated jitter only.
+  // `delay` jittered after the cap; `last_delay` matters to decorrelated jitter only, which
+  // in turn makes no use of `delay`. Draws one random number, or none for Jitter::none.
   Duration jittered(Duration delay, Duration last_delay, Random& random) const;
 
   // Counted failures that end the ladder.
@@ -60,6 +62,9 @@ class RetryPolicy {
   const RetryOptions& options() const { return options_; }
 
  private:
+  // The longest wait that may follow so many failures, jitter included.
+  Duration longest(std::uint32_t failures) const;
+
   RetryOptions options_;
 };
 

@@ -68,7 +68,8 @@ struct PublisherSettings {
 
 struct PublisherBackend {
   std::function<std::string(const PublisherSettings&)> check;
-  std::function<std::unique_ptr<Publisher>(const PublisherSettings&, const Clock&, ReceiptSink&)> open;
+  std::function<std::unique_ptr<Publisher>(const PublisherSettings&, const Clock&, ReceiptSink&)>
+      open;
 };
 
 struct Backends {

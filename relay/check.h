@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define RELAY_CHECK(fact)                                                                  \
-  do {                                                                                     \
-    if (!(fact)) {                                                                         \
+#define RELAY_CHECK(fact)                                                                     \
+  do {                                                                                        \
+    if (!(fact)) {                                                                            \
       std::fprintf(stderr, "outbox-relay: %s:%d: broken invariant: %s\n", __FILE__, __LINE__, \
-                   #fact);                                                                 \
-      std::abort();                                                                        \
-    }                                                                                      \
+                   #fact);                                                                    \
+      std::abort();                                                                           \
+    }                                                                                         \
   } while (false)

@@ -55,9 +55,9 @@ struct RowHistory {
   std::uint32_t counted = 0;              // those that count toward death (outage guard)
   std::uint32_t misconfigured_tries = 0;  // misconfigured answers in a row
   FailureKind last_failure = FailureKind::none;
-  Duration last_delay{0};                             // the wait the last failure was given
-  std::optional<Duration> since_last_attempt;         // absent before the first one
-  std::optional<Duration> misconfigured_for;          // since the first of those answers
+  Duration last_delay{0};                      // the wait the last failure was given
+  std::optional<Duration> since_last_attempt;  // absent before the first one
+  std::optional<Duration> misconfigured_for;   // since the first of those answers
   bool outcome_unknown = false;  // an earlier attempt may have been accepted: a possible duplicate
 };
 

@@ -41,10 +41,10 @@ struct Delivery {
   Outcome outcome = Outcome::cancelled;
   std::string_view reason;
   bool sent = false;
-  bool redelivered = false;    // it went out marked as a possible duplicate
-  bool will_retry = false;     // the row is due again later
+  bool redelivered = false;  // it went out marked as a possible duplicate
+  bool will_retry = false;   // the row is due again later
   Duration took{0};
-  Duration lag{0};             // from the event to its confirmation
+  Duration lag{0};  // from the event to its confirmation
 };
 
 // Messages that an open circuit turned away, in one step.
@@ -69,8 +69,8 @@ struct Burial {
 struct CircuitChange {
   CircuitState from = CircuitState::closed;
   CircuitState to = CircuitState::closed;
-  std::string reason;        // why it opened
-  Duration next_probe{0};    // until the next probe, when open
+  std::string reason;      // why it opened
+  Duration next_probe{0};  // until the next probe, when open
 };
 
 // A destination that is held, or no longer (`reason` empty).

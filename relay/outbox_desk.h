@@ -57,7 +57,8 @@ class OutboxDesk {
 
   // Moves the matching dead letters back to Pending as a new generation and records each in the
   // audit table with the reason. Works in chunks; returns how many were moved.
-  virtual Answer<std::uint64_t> redrive(const DeadLetterFilter& filter, const std::string& reason) = 0;
+  virtual Answer<std::uint64_t> redrive(const DeadLetterFilter& filter,
+                                        const std::string& reason) = 0;
 };
 
 }  // namespace outbox

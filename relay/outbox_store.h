@@ -32,23 +32,23 @@ struct Settlement {
   std::uint32_t generation = 0;
   Verdict verdict = Verdict::released;
 
-  Duration delay{0};                         // retry, held
-  FailureKind kind = FailureKind::none;      // retry, held, dead
+  Duration delay{0};                               // retry, held
+  FailureKind kind = FailureKind::none;            // retry, held, dead
   DeadReason dead_reason = DeadReason::permanent;  // dead
-  std::string reason;                        // retry, held, dead: becomes last_error, <= 1 KiB
-  std::uint32_t charge = 0;                  // added to retry_count
-  bool counts = false;                       // adds 1 to the count that leads to death
-  bool attempted = false;                    // was put on the wire: restarts since_last_attempt
-  bool outcome_unknown = false;              // the broker may have accepted it all the same
-  bool waits_for_recovery = false;           // becomes due at once when the broker is back
+  std::string reason;               // retry, held, dead: becomes last_error, <= 1 KiB
+  std::uint32_t charge = 0;         // added to retry_count
+  bool counts = false;              // adds 1 to the count that leads to death
+  bool attempted = false;           // was put on the wire: restarts since_last_attempt
+  bool outcome_unknown = false;     // the broker may have accepted it all the same
+  bool waits_for_recovery = false;  // becomes due at once when the broker is back
 };
 
 enum class Ordering { none, key };
 
 struct LeaseRequest {
-  std::size_t limit = 0;        // rows; 0 leases nothing
-  std::size_t retry_limit = 0;  // of them Failed ones, while Pending ones wait (work-conserving)
-  std::uint64_t bytes = 0;      // payload bytes of all rows together; the first row always fits
+  std::size_t limit = 0;          // rows; 0 leases nothing
+  std::size_t retry_limit = 0;    // of them Failed ones, while Pending ones wait (work-conserving)
+  std::uint64_t bytes = 0;        // payload bytes of all rows together; the first row always fits
   std::uint64_t payload_max = 0;  // a larger payload is not loaded, only its size is told
   Duration term{0};
   std::size_t holding = 0;  // rows that this relay holds now; a row that must be alone needs 0
@@ -88,20 +88,20 @@ struct Turn {
   TurnStatus status = TurnStatus::failed;
   std::string error;  // for people: what, where, what to do; empty when committed
 
-  LeaseId epoch = 0;      // of this turn; 0 if it wrote nothing
-  bool renewed = false;   // the relay's leases now last `term` from before the call
-  std::size_t fenced = 0;     // settlements that came too late and changed nothing
-  std::size_t isolated = 0;   // settlements whose row could not be written: kept beside it
+  LeaseId epoch = 0;           // of this turn; 0 if it wrote nothing
+  bool renewed = false;        // the relay's leases now last `term` from before the call
+  std::size_t fenced = 0;      // settlements that came too late and changed nothing
+  std::size_t isolated = 0;    // settlements whose row could not be written: kept beside it
   std::string isolated_error;  // the first of those errors
   std::size_t taken_over = 0;  // leases of dead or expired relays that were ended
   std::vector<BuriedRow> buried;
 
-  std::vector<Message> leased;    // in the order of the table
-  bool more = false;              // rows are due that this turn did not lease
-  bool wants_solitude = false;    // the next row must be leased alone: hold nothing first
+  std::vector<Message> leased;       // in the order of the table
+  bool more = false;                 // rows are due that this turn did not lease
+  bool wants_solitude = false;       // the next row must be leased alone: hold nothing first
   std::optional<Duration> next_due;  // until the earliest Failed row is due, if any waits
-  Duration rest{0};               // leave the database alone for this long (the application's turn)
-  bool leases_lost = false;       // all leases of this relay are void (database replaced)
+  Duration rest{0};          // leave the database alone for this long (the application's turn)
+  bool leases_lost = false;  // all leases of this relay are void (database replaced)
 };
 
 // Implemented by a database adapter; called by the relay's thread only. Nothing throws.
@@ -110,8 +110,9 @@ struct Turn {
 //  - A turn is atomic and durable: what it leased is on disk before it returns, and so is every
 //    commit of the application that came before (promise P2).
 //  - A row is leased to one relay at a time. Retry, dead, released and held change a row only while
-//    it is leased under the settlement's lease; otherwise they change nothing and count as `fenced`.
-//    Delivered also ends a Pending or Failed row of the same generation whose lease was lost.
+//    it is leased under the settlement's lease; otherwise they change nothing and count as
+//    `fenced`. Delivered also ends a Pending or Failed row of the same generation whose lease was
+//    lost.
 //  - Repeating a turn with the number of the last one changes nothing if that one was applied, and
 //    returns the rows it leased; otherwise it runs as it was. A turn that fails leases nothing.
 //  - A settlement that only its own row refuses (a constraint, a trigger) spoils nobody else's.

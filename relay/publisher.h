@@ -18,7 +18,7 @@ using Ticket = std::uint64_t;
 struct Publication {
   Ticket ticket = 0;
   const Message* message = nullptr;
-  std::string destination;    // topic, subject, path below the broker's URL; empty: the broker's own
+  std::string destination;  // topic, subject, path below the broker's URL; empty: the broker's own
   std::uint32_t attempt = 1;  // 1 for the first
   bool redelivered = false;   // an earlier attempt may have been accepted
   Time start_by{};            // never start later: the lease might end while it travels (P7)
@@ -37,11 +37,11 @@ enum class Outcome {
 struct Receipt {
   Ticket ticket = 0;
   Outcome outcome = Outcome::cancelled;
-  std::string reason;      // for last_error and the log: no payload, no response body, no secret
-  bool sent = false;       // was put, or may have been put, on the wire: an attempt
+  std::string reason;  // for last_error and the log: no payload, no response body, no secret
+  bool sent = false;   // was put, or may have been put, on the wire: an attempt
   bool outcome_unknown = false;  // sent, and the broker may have accepted it
-  Duration took{0};        // from the start of the attempt to its outcome
-  Duration wait{0};        // throttled: how long the broker asked to wait, 0 if it did not say
+  Duration took{0};              // from the start of the attempt to its outcome
+  Duration wait{0};            // throttled: how long the broker asked to wait, 0 if it did not say
   std::uint64_t incident = 0;  // receipts of one lost connection share a number; 0: on its own
 };
 
@@ -56,7 +56,8 @@ class ReceiptSink {
 //
 // What a publisher promises:
 //  - submit() takes a prefix, never blocks, and owes exactly one receipt for each publication it
-//    took: on success, refusal, disconnect, and for the rest in its destructor (cancelled if unsent).
+//    took: on success, refusal, disconnect, and for the rest in its destructor (cancelled if
+//    unsent).
 //  - An attempt ends by the publish time-out; a later outcome is not reported again.
 //  - It sends the id, key, headers and payload bytes unchanged, or refuses them before anything is
 //    sent; it never retries by itself.

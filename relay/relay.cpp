@@ -1,1 +1,397 @@
+#include "relay/relay.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "relay/check.h"
+
+namespace outbox {
+namespace {
+
+constexpr Duration kFullAgain = std::chrono::milliseconds{20};
+constexpr Duration kHintEcho = std::chrono::milliseconds{12};  // a hint may come before its commit
+constexpr Duration kLookAgainMin = std::chrono::microseconds{200};
+
+DestinationOptions destination_options(const RelayOptions& options) {
+  DestinationOptions result;
+  result.hold = options.hold_destinations;
+  result.held_delay_max = options.misconfigured_delay_max;
+  return result;
+}
+
+JudgeOptions judge_options(const RelayOptions& options) {
+  return JudgeOptions{.retry = options.retry,
+                      .hold_destinations = options.hold_destinations,
+                      .charge_every_failure = options.charge_every_failure,
+                      .misconfigured_delay = options.misconfigured_delay,
+                      .misconfigured_delay_max = options.misconfigured_delay_max,
+                      .misconfigured_life = options.misconfigured_life,
+                      .payload_max = options.payload_max};
+}
+
+}  // namespace
+
+Relay::Relay(const RelayOptions& options, OutboxStore& store, Publisher& publisher,
+             ReceiptQueue& receipts, const Clock& clock, RelayObserver& observer,
+             std::uint64_t seed)
+    : options_(options),
+      router_(options.routes),
+      store_(store),
+      publisher_(publisher),
+      receipts_(receipts),
+      clock_(clock),
+      observer_(observer),
+      random_(seed),
+      breaker_(options.breaker, random_.next()),
+      destinations_(destination_options(options)),
+      ramp_(options.in_flight_max),
+      judge_(judge_options(options), destinations_, breaker_, random_),
+      window_(options.ordering == Ordering::key) {}
+
+Time Relay::step() {
+  Time now = clock_.now();
+  drain_receipts(now);
+  breaker_.tick(now);
+  notice_changes(now);
+  shed(now);
+  if (turn_is_due(now)) {
+    take_turn(now);
+    now = clock_.now();
+    shed(now);
+  }
+  submit(now);
+  shed(now);
+  notice_changes(now);
+  return next_wake(now);
+}
+
+void Relay::hint() {
+  look_now_ = true;
+  hinted_until_ = clock_.now() + kHintEcho;
+  look_again_after_ = kLookAgainMin;
+}
+
+void Relay::stop() {
+  stopping_ = true;
+  look_now_ = true;
+  nothing_due_ = !options_.drain_on_stop;
+}
+
+void Relay::abandon() {
+  if (abandoned_) return;
+  stop();
+  abandoned_ = true;
+  nothing_due_ = true;
+  release_waiting();
+}
+
+bool Relay::drained() const { return stopping_ && nothing_due_ && holding() == 0 && !pending_; }
+
+void Relay::isolate() { breaker_.isolate(clock_.now()); }
+
+void Relay::close_circuit() { breaker_.close(clock_.now()); }
+
+RelayStatus Relay::status() const {
+  RelayStatus status;
+  status.circuit = breaker_.state();
+  if (status.circuit == CircuitState::open && breaker_.next_event()) {
+    status.next_probe = std::max(*breaker_.next_event() - clock_.now(), Duration{0});
+  }
+  status.held = holding();
+  status.travelling = window_.travelling();
+  status.in_flight_limit = ramp_.limit();
+  status.store_usable = last_turn_ == TurnStatus::committed || last_turn_ == TurnStatus::busy;
+  status.store_error = store_error_;
+  status.stopping = stopping_;
+  status.held_destinations = destinations_.held();
+  return status;
+}
+
+// ---- Receipts ---------------------------------------------------------------------------------
+
+void Relay::drain_receipts(Time now) {
+  receipts_.take(drained_receipts_);
+  if (!drained_receipts_.empty()) submit_not_before_ = Time{};
+  for (const Receipt& receipt : drained_receipts_) take_receipt(receipt, now);
+}
+
+void Relay::take_receipt(const Receipt& receipt, Time now) {
+  Held* held = window_.by_ticket(receipt.ticket);
+  RELAY_CHECK(held != nullptr);
+  tell_breaker(*held, receipt, now);
+  tell_destination(*held, receipt, now);
+  if (receipt.outcome == Outcome::cancelled) {
+    const bool may_go_again = held->era == era_ && !abandoned_;
+    window_.come_back(*held);
+    if (!may_go_again) conclude(*held, Judge::released(held->message));
+    return;
+  }
+  Settlement settlement = judge_.judge(*held, receipt, now);
+  tell_observer(*held, receipt, settlement, now);
+  conclude(*held, std::move(settlement));
+}
+
+void Relay::tell_breaker(const Held& held, const Receipt& receipt, Time now) {
+  switch (receipt.outcome) {
+    case Outcome::confirmed:
+      breaker_.on_success(now, held.permit);
+      ramp_.on_confirmed();
+      return;
+    case Outcome::transport:
+    case Outcome::throttled: {
+      // However many rows one lost connection carried, it is one failure.
+      const bool heard_of = receipt.incident != 0 && receipt.incident == last_incident_;
+      last_incident_ = receipt.incident;
+      ramp_.on_failed();
+      if (heard_of) return;
+      const bool transport = receipt.outcome == Outcome::transport;
+      breaker_.on_failure(now, held.permit, transport, receipt.wait, receipt.reason);
+      if (!transport && !options_.charge_every_failure) {
+        throttled_until_ = std::max(throttled_until_, now + receipt.wait);
+      }
+      return;
+    }
+    case Outcome::misconfigured:
+    case Outcome::refused:
+    case Outcome::conflict:
+      if (!receipt.sent) {
+        breaker_.on_cancelled(now, held.permit);
+      } else if (options_.charge_every_failure) {
+        breaker_.on_failure(now, held.permit, false, Duration{0}, receipt.reason);
+      } else {
+        breaker_.on_neutral(now, held.permit);
+      }
+      return;
+    case Outcome::cancelled:
+      breaker_.on_cancelled(now, held.permit);
+      return;
+  }
+}
+
+void Relay::tell_destination(const Held& held, const Receipt& receipt, Time now) {
+  switch (receipt.outcome) {
+    case Outcome::confirmed:
+      destinations_.on_confirmed(held.destination, now);
+      return;
+    case Outcome::misconfigured:
+      destinations_.on_refusal(held.destination, FailureKind::misconfigured, receipt.reason, now);
+      return;
+    case Outcome::refused:
+      if (!receipt.sent) return;
+      destinations_.on_refusal(held.destination, FailureKind::refused, receipt.reason, now);
+      return;
+    case Outcome::transport:
+    case Outcome::throttled:
+    case Outcome::conflict:
+    case Outcome::cancelled:
+      return;
+  }
+}
+
+void Relay::tell_observer(const Held& held, const Receipt& receipt, const Settlement& settlement,
+                          Time now) {
+  Delivery delivery;
+  delivery.message = &held.message;
+  delivery.destination = held.destination;
+  delivery.outcome = receipt.outcome;
+  delivery.reason = receipt.reason;
+  delivery.sent = receipt.sent;
+  delivery.redelivered = held.redelivered;
+  delivery.will_retry = settlement.verdict == Verdict::retry || settlement.verdict == Verdict::held;
+  delivery.took = receipt.took;
+  delivery.lag = held.message.age + (now - held.leased_at);
+  observer_.on_delivery(delivery);
+}
+
+// ---- Rows that are not sent -------------------------------------------------------------------
+
+// Gives up what must not be sent: rows whose leases may have ended, rows that an open circuit or a
+// throttling broker holds back.
+void Relay::shed(Time now) {
+  if (trust_until_ && now >= *trust_until_) end_era();
+  if (window_.ready() == 0) return;
+  if (breaker_.state() != CircuitState::closed) {
+    if (breaker_.allowance(now, 1) == 0) short_circuit_waiting();
+  } else if (now < throttled_until_) {
+    release_waiting();
+  }
+}
+
+// The leases may have ended: what does not travel is given back, and what travels and was not sent
+// is not sent again.
+void Relay::end_era() {
+  ++era_;
+  trust_until_.reset();
+  release_waiting();
+}
+
+void Relay::release_waiting() {
+  for (const auto& held : window_.remove_waiting()) {
+    add_verdict(Judge::released(held->message), held->message);
+  }
+}
+
+// The rows that stood first in line are turned away by the open circuit, and charged; those behind
+// them in their keys are given back as they were.
+void Relay::short_circuit_waiting() {
+  ShortCircuit report;
+  while (Held* held = window_.next_ready()) {
+    const std::string& type = held->message.event_type;
+    auto count = std::find_if(report.counts.begin(), report.counts.end(),
+                              [&](const auto& entry) { return entry.event_type == type; });
+    if (count == report.counts.end()) count = report.counts.insert(count, {type, 0});
+    ++count->messages;
+    ++report.total;
+    auto removed = window_.remove_with_followers(*held);
+    add_verdict(judge_.short_circuited(*removed.front()), removed.front()->message);
+    removed.erase(removed.begin());
+    conclude_followers(std::move(removed));
+  }
+  if (report.total > 0) observer_.on_short_circuit(report);
+}
+
+// A row is decided. The row behind it in its key goes next, unless it has to wait for this one.
+void Relay::conclude(Held& held, Settlement settlement) {
+  const bool next_may_go = settlement.verdict == Verdict::delivered ||
+                           (settlement.verdict == Verdict::dead && !options_.dead_blocks_key);
+  if (next_may_go) {
+    const auto removed = window_.remove(held);
+    add_verdict(std::move(settlement), removed->message);
+    return;
+  }
+  auto removed = window_.remove_with_followers(held);
+  add_verdict(std::move(settlement), removed.front()->message);
+  removed.erase(removed.begin());
+  conclude_followers(std::move(removed));
+}
+
+void Relay::conclude_followers(std::vector<std::unique_ptr<Held>> followers) {
+  for (const auto& held : followers) add_verdict(Judge::released(held->message), held->message);
+}
+
+void Relay::add_verdict(Settlement settlement, const Message& message) {
+  if (verdicts_.empty()) oldest_verdict_ = clock_.now();
+  if (settlement.verdict == Verdict::dead) {
+    graves_.push_back(
+        {settlement.dead_reason,
+         BuriedRow{message.id, message.event_type, message.history.retry_count + settlement.charge,
+                   settlement.reason}});
+  }
+  verdicts_.push_back(std::move(settlement));
+}
+
+// ---- Submitting -------------------------------------------------------------------------------
+
+void Relay::submit(Time now) {
+  if (now < submit_not_before_ || !trust_until_) return;
+  if (last_turn_ == TurnStatus::unusable) return;
+  gather(now);
+  if (publications_.empty()) return;
+  const std::size_t taken = publisher_.submit(publications_);
+  RELAY_CHECK(taken <= publications_.size());
+  if (taken < publications_.size()) take_back(taken, now);
+}
+
+// Picks the rows that may start now, each with a permit, oldest first. A publish must not start so
+// late that it could end after the lease (P7).
+void Relay::gather(Time now) {
+  publications_.clear();
+  const Time start_by = *trust_until_ - options_.publish_timeout - options_.lease_term / 10;
+  if (now > start_by) return;
+  while (Held* held = window_.next_ready()) {
+    if (!prepare(*held, now)) continue;
+    if (window_.travelling() >= ramp_.limit() || breaker_.allowance(now, 1) == 0) return;
+    const Permit permit = breaker_.take(now);
+    if (permit.probe) observer_.on_probe();
+    const RowHistory& history = held->message.history;
+    held->redelivered = history.outcome_unknown;
+    publications_.push_back({.ticket = next_ticket_++,
+                             .message = &held->message,
+                             .destination = held->destination,
+                             .attempt = history.retry_count + 1,
+                             .redelivered = held->redelivered,
+                             .start_by = start_by});
+    window_.travel(publications_.back().ticket, permit);
+  }
+}
+
+// Whether the row may be sent now; if not, it was decided.
+bool Relay::prepare(Held& held, Time now) {
+  if (auto unsendable = judge_.unsendable(held.message)) {
+    conclude(held, std::move(*unsendable));
+    return false;
+  }
+  Routed routed = router_.route(held.message);
+  if (!routed.error.empty()) {
+    conclude(held, judge_.unroutable(held, routed.error));
+    return false;
+  }
+  held.destination = std::move(routed.destination);
+  if (destinations_.gate(held.destination, now) == Gate::held) {
+    conclude(held, judge_.turned_away(held, now));
+    return false;
+  }
+  return true;
+}
+
+// The publisher took a prefix only: the others stay ready, in their order.
+void Relay::take_back(std::size_t taken, Time now) {
+  for (std::size_t i = publications_.size(); i > taken; --i) {
+    Held* held = window_.by_ticket(publications_[i - 1].ticket);
+    breaker_.on_cancelled(now, held->permit);
+    window_.come_back(*held);
+  }
+  submit_not_before_ = now + kFullAgain;
+}
+
+// ---- Scheduling -------------------------------------------------------------------------------
+
+// Tells the observer what has changed, and acts on a broker or a destination that is back: what
+// waited for it becomes due at once.
+void Relay::notice_changes(Time now) {
+  bool recovered = false;
+  while (auto change = breaker_.take_change()) {
+    break_noticed_ = false;
+    if (change->to == CircuitState::closed) {
+      recovered = true;
+      if (options_.ramp_after_open) ramp_.restart();
+    }
+    observer_.on_circuit(*change);
+  }
+  for (const DestinationChange& change : destinations_.take_changes()) {
+    recovered = recovered || change.reason.empty();
+    observer_.on_destination(change);
+  }
+  if (recovered) recovered_ = last_epoch_ + 1;
+  if (recovered) look_now_ = true;
+  if (!break_noticed_ && breaker_.state() == CircuitState::open && breaker_.allowance(now, 1) > 0) {
+    break_noticed_ = true;
+    look_now_ = true;
+  }
+  if (told_limit_ != ramp_.limit()) {
+    told_limit_ = ramp_.limit();
+    observer_.on_in_flight_limit(told_limit_);
+  }
+}
+
+Time Relay::next_wake(Time now) {
+  Time turn_at = next_look_;
+  if (pending_ || verdicts_.size() >= options_.batch_size || wants_to_look(now)) turn_at = now;
+  if (!verdicts_.empty()) {
+    turn_at = std::min(turn_at, stopping_ ? now : oldest_verdict_ + options_.settle_wait);
+  }
+  if (holding() > 0) turn_at = std::min(turn_at, renewed_at_ + options_.lease_term / 3);
+  Time next = std::max(turn_at, turn_not_before_);
+  if (trust_until_) next = std::min(next, *trust_until_);
+  const std::optional<Time> event = breaker_.next_event();
+  if (event && *event > now) next = std::min(next, *event);
+  if (now < throttled_until_) next = std::min(next, throttled_until_);
+  if (now < submit_not_before_ && window_.ready() > 0) next = std::min(next, submit_not_before_);
+  return next;
+}
+
+std::size_t Relay::holding() const {
+  return window_.size() + verdicts_.size() + (pending_ ? pending_->settlements.size() : 0);
+}
+
+}  // namespace outbox

@@ -7,17 +7,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "relay/circuit_breaker.h"
 #include "relay/clock.h"
 #include "relay/destinations.h"
+#include "relay/judge.h"
 #include "relay/observer.h"
 #include "relay/outbox_store.h"
 #include "relay/publisher.h"
@@ -26,24 +24,25 @@
 #include "relay/receipt_queue.h"
 #include "relay/retry_policy.h"
 #include "relay/router.h"
+#include "relay/window.h"
 
 namespace outbox {
 
 struct RelayOptions {
   std::size_t batch_size = 100;
-  std::size_t in_flight_max = 256;  // leased rows, travelling or ready
+  std::size_t in_flight_max = 256;  // leased rows: ready, travelling, or not yet settled
   std::uint64_t in_flight_bytes_max = 16u << 20;
   std::uint64_t payload_max = 4u << 20;
   Duration lease_term = std::chrono::seconds{30};
   Duration poll_interval = std::chrono::seconds{1};
   Duration publish_timeout = std::chrono::seconds{5};
   Ordering ordering = Ordering::none;
-  bool dead_blocks_key = true;    // onDeadKey: block
-  bool drain_on_stop = true;      // keep leasing after stop() until no row is due (P12)
-  bool hold_destinations = true;  // off in profile adr-087
+  bool dead_blocks_key = true;        // onDeadKey: block
+  bool drain_on_stop = true;          // keep leasing after stop() until no row is due (P12)
+  bool hold_destinations = true;      // off in profile adr-087
   bool charge_every_failure = false;  // adr-087: no outcome is exempt but cancellation
   bool ramp_after_open = true;
-  double retry_share = 0.2;       // of the window, while fresh rows wait; 1: no limit
+  double retry_share = 0.2;  // of the window, while fresh rows wait; 1: no limit
   Duration settle_wait = std::chrono::milliseconds{5};  // verdicts wait this long for company
   Duration misconfigured_delay = std::chrono::seconds{30};
   Duration misconfigured_delay_max = std::chrono::minutes{5};
@@ -56,12 +55,12 @@ struct RelayOptions {
 // What an operator sees of a running relay.
 struct RelayStatus {
   CircuitState circuit = CircuitState::closed;
-  Duration next_probe{0};         // until the next probe, when open
-  std::size_t held = 0;           // leases
+  Duration next_probe{0};  // until the next probe, when open
+  std::size_t held = 0;    // leases
   std::size_t travelling = 0;
   std::size_t in_flight_limit = 0;
-  bool store_usable = false;      // the last turn was committed, or merely busy
-  std::string store_error;        // why not
+  bool store_usable = false;  // the last turn was committed, or merely busy
+  std::string store_error;    // why not
   bool stopping = false;
   std::vector<DestinationChange> held_destinations;
 };
@@ -69,10 +68,11 @@ struct RelayStatus {
 // Confined to one thread, but for the queue that feeds it.
 class Relay {
  public:
-  // All references outlive the relay; the publisher is destroyed before it.
+  // All references outlive the relay, and the publisher is destroyed before it.
   Relay(const RelayOptions& options, OutboxStore& store, Publisher& publisher,
         ReceiptQueue& receipts, const Clock& clock, RelayObserver& observer, std::uint64_t seed);
-  ~Relay();
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
 
   // Does what can be done now. Returns when it must be called again at the latest; call it earlier
   // when a receipt arrived or hint() was called.
@@ -81,24 +81,131 @@ class Relay {
   // The outbox may have new rows: look now, and again shortly, since a hint may come early.
   void hint();
 
-  // Stop leasing once nothing is due (or at once), send what is held, settle, release.
+  // Send what is held, settle, release. With drain_on_stop, lease until no row is due before that.
   void stop();
-  // Give back everything that is not travelling and lease nothing more: the drain's time is over.
+  // Give back everything that does not travel and lease nothing more: the drain's time is over.
   void abandon();
-  // Nothing is held and everything is settled.
+  // stop() was called, nothing is held and everything is settled.
   bool drained() const;
 
-  // By an operator.
+  // By an operator: hold the circuit open until close_circuit().
   void isolate();
   void close_circuit();
 
   RelayStatus status() const;
 
  private:
-  struct Slot;
-  // (private members live in relay.cpp's terms; see there)
-  class Core;
-  std::unique_ptr<Core> core_;
+  // Receipts.
+  void drain_receipts(Time now);
+  void take_receipt(const Receipt& receipt, Time now);
+  void tell_breaker(const Held& held, const Receipt& receipt, Time now);
+  void tell_destination(const Held& held, const Receipt& receipt, Time now);
+  void tell_observer(const Held& held, const Receipt& receipt, const Settlement& settlement,
+                     Time now);
+
+  // Deciding about rows that are not sent.
+  void shed(Time now);
+  void end_era();
+  void short_circuit_waiting();
+  void release_waiting();
+  void conclude(Held& held, Settlement settlement);
+  void conclude_followers(std::vector<std::unique_ptr<Held>> followers);
+  void add_verdict(Settlement settlement, const Message& message);
+
+  // Turns (relay_turns.cpp).
+  bool turn_is_due(Time now);
+  bool wants_to_look(Time now);
+  bool must_renew(Time now) const;
+  std::size_t window_limit(Time now);
+  std::size_t lease_limit(Time now);
+  std::size_t retry_limit(std::size_t limit) const;
+  void form_turn();
+  void ask_for_rows(Time now);
+  void take_turn(Time now);
+  void turn_committed(const Turn& turn, Time before, Time after);
+  void turn_failed(const Turn& turn, Time after);
+  void lease_row(Message message, Time before);
+  bool settles_unwritten(const Message& message);
+  void schedule_look(const Turn& turn, Time now);
+  void report_turn(const Turn& turn, Duration took);
+  void report_burials(const Turn& turn);
+
+  // Submitting.
+  void submit(Time now);
+  void gather(Time now);
+  bool prepare(Held& held, Time now);
+  void take_back(std::size_t taken, Time now);
+
+  void notice_changes(Time now);
+  Time next_wake(Time now);
+  std::size_t holding() const;
+
+  // Constant after construction.
+  const RelayOptions options_;
+  const Router router_;
+  OutboxStore& store_;
+  Publisher& publisher_;
+  ReceiptQueue& receipts_;
+  const Clock& clock_;
+  RelayObserver& observer_;
+
+  // What decides.
+  Random random_;
+  CircuitBreaker breaker_;
+  Destinations destinations_;
+  Ramp ramp_;
+  Judge judge_;
+  std::size_t told_limit_ = 0;
+
+  // What is held, and what is known about it but not yet written.
+  struct Grave {  // a dead row, told to the observer once it is written
+    DeadReason reason = DeadReason::permanent;
+    BuriedRow row;
+  };
+  Window window_;
+  std::vector<Settlement> verdicts_;
+  std::vector<Grave> graves_;
+  Time oldest_verdict_{};
+
+  // The turn under way. Its settlements are repeated unchanged until its outcome is known.
+  struct Pending {
+    std::vector<Settlement> settlements;
+    std::vector<Grave> graves;
+    TurnRequest request;
+  };
+  std::optional<Pending> pending_;
+  std::uint64_t turn_number_ = 0;
+  Time turn_not_before_{};
+  Duration failure_delay_{0};
+  TurnStatus last_turn_ = TurnStatus::unusable;
+  std::string store_error_ = "no turn yet";
+
+  // Leases. Without trust nothing is sent.
+  std::optional<Time> trust_until_;
+  Time renewed_at_{};
+  std::uint64_t era_ = 1;  // rises when leases may have ended: rows of an earlier era are not sent
+  LeaseId last_epoch_ = 0;
+  LeaseId recovered_ = 0;
+  bool wants_solitude_ = false;
+
+  // When to look for rows.
+  bool look_now_ = true;
+  bool break_noticed_ = false;  // that the break is over, once each
+  Time next_look_{};
+  Time hinted_until_{};
+  Duration look_again_after_{0};
+
+  // Submitting.
+  std::uint64_t next_ticket_ = 1;
+  std::vector<Publication> publications_;
+  std::vector<Receipt> drained_receipts_;
+  Time throttled_until_{};
+  std::uint64_t last_incident_ = 0;
+  Time submit_not_before_{};  // the publisher was full
+
+  bool stopping_ = false;
+  bool nothing_due_ = false;  // while stopping: the last look found no row
+  bool abandoned_ = false;
 };
 
 }  // namespace outbox

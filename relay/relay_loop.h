@@ -11,7 +11,8 @@ namespace outbox {
 
 struct LoopOptions {
   Duration drain_timeout = std::chrono::seconds{20};  // from stop to giving back what is not sent
-  Duration settle_timeout = std::chrono::seconds{7};  // then, for what is travelling: > publish time-out
+  Duration settle_timeout =
+      std::chrono::seconds{7};  // then, for what is travelling: > publish time-out
 };
 
 // How a run ended.

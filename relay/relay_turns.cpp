@@ -1,0 +1,214 @@
+// The relay's turns at the store: when one is taken, what it asks for, what came of it.
+#include <algorithm>
+#include <utility>
+
+#include "relay/check.h"
+#include "relay/relay.h"
+
+namespace outbox {
+namespace {
+
+constexpr Duration kFailureDelayMin = std::chrono::milliseconds{50};
+constexpr Duration kFailureDelayMax = std::chrono::seconds{2};
+constexpr Duration kBusyDelayMin = std::chrono::milliseconds{1};
+constexpr Duration kEmptyLookMin = std::chrono::milliseconds{2};
+
+}  // namespace
+
+bool Relay::turn_is_due(Time now) {
+  if (now < turn_not_before_) return false;
+  if (pending_ || verdicts_.size() >= options_.batch_size) return true;
+  if (!verdicts_.empty() && (stopping_ || now - oldest_verdict_ >= options_.settle_wait)) {
+    return true;
+  }
+  return must_renew(now) || wants_to_look(now);
+}
+
+bool Relay::must_renew(Time now) const {
+  return holding() > 0 && now - renewed_at_ >= options_.lease_term / 3;
+}
+
+// Looks when there is reason to and room for what is found; and each poll_interval in any case,
+// since a look is also how the store's health and other relays' leases are noticed. While rows can
+// only be turned away (held destinations, a charging open circuit) that has to be enough.
+bool Relay::wants_to_look(Time now) {
+  if (now >= next_look_) return true;
+  if (!look_now_ || destinations_.all_held()) return false;
+  const bool charging =
+      options_.breaker.while_open == WhileOpen::charge && breaker_.state() != CircuitState::closed;
+  if (charging) return false;
+  const std::size_t worth_it = std::max<std::size_t>(window_limit(now) / 2, 1);
+  return lease_limit(now) >= std::min(options_.batch_size, worth_it);
+}
+
+// How many rows may be held: everything, the ramp's or the probes' share of it, nothing.
+std::size_t Relay::window_limit(Time now) {
+  if (breaker_.state() == CircuitState::closed) {
+    return now < throttled_until_ ? 0 : ramp_.limit();
+  }
+  if (options_.breaker.while_open == WhileOpen::charge) return options_.in_flight_max;
+  return window_.size() + breaker_.allowance(now, options_.in_flight_max);
+}
+
+std::size_t Relay::lease_limit(Time now) {
+  // What this turn settles is no longer held when it leases.
+  const std::size_t held = window_.size() + (pending_ ? verdicts_.size() : 0);
+  if (nothing_due_ || window_.holds_loner()) return 0;
+  if (wants_solitude_ && held > 0) return 0;
+  if (window_.bytes() >= options_.in_flight_bytes_max) return 0;
+  const std::size_t most = window_limit(now);
+  return held >= most ? 0 : std::min(options_.batch_size, most - held);
+}
+
+std::size_t Relay::retry_limit(std::size_t limit) const {
+  if (options_.retry_share >= 1) return limit;
+  const auto share =
+      static_cast<std::size_t>(static_cast<double>(options_.in_flight_max) * options_.retry_share);
+  const std::size_t most = std::max<std::size_t>(share, 1);
+  const std::size_t under_way = window_.retries();
+  return std::min(limit, under_way >= most ? std::size_t{0} : most - under_way);
+}
+
+void Relay::form_turn() {
+  Pending pending;
+  pending.settlements = std::exchange(verdicts_, {});
+  pending.graves = std::exchange(graves_, {});
+  pending.request.number = ++turn_number_;
+  pending_ = std::move(pending);
+}
+
+// What the turn asks for besides settling. A repeated turn asks afresh: if it was applied before,
+// the store returns the rows that it leased then, whatever is asked for now.
+void Relay::ask_for_rows(Time now) {
+  TurnRequest& request = pending_->request;
+  request.settlements = pending_->settlements;
+  request.renew = must_renew(now);
+  LeaseRequest& lease = request.lease;
+  lease.limit = lease_limit(now);
+  lease.retry_limit = retry_limit(lease.limit);
+  const std::uint64_t used = window_.bytes();
+  lease.bytes = options_.in_flight_bytes_max > used ? options_.in_flight_bytes_max - used : 0;
+  lease.payload_max = options_.payload_max;
+  lease.term = options_.lease_term;
+  lease.holding = window_.size() + verdicts_.size();
+  lease.recovered = recovered_;
+  lease.probe = breaker_.state() != CircuitState::closed;
+  lease.ordering = options_.ordering;
+  lease.dead_blocks_key = options_.dead_blocks_key;
+}
+
+void Relay::take_turn(Time now) {
+  if (!pending_) form_turn();
+  ask_for_rows(now);
+  const Time before = clock_.now();
+  Turn turn = store_.turn(pending_->request);
+  const Time after = clock_.now();
+
+  last_turn_ = turn.status;
+  store_error_ = turn.error;
+  // The leases may have ended before the store renewed them, or while it was asked.
+  if (turn.leases_lost || (trust_until_ && after >= *trust_until_)) end_era();
+  if (turn.status == TurnStatus::committed) {
+    turn_committed(turn, before, after);
+    for (Message& message : turn.leased) lease_row(std::move(message), before);
+  } else {
+    turn_failed(turn, after);
+  }
+  report_turn(turn, after - before);
+  if (turn.status == TurnStatus::committed) pending_.reset();
+}
+
+void Relay::turn_committed(const Turn& turn, Time before, Time after) {
+  failure_delay_ = Duration{0};
+  turn_not_before_ = after + turn.rest;
+  last_epoch_ = std::max(last_epoch_, turn.epoch);
+  if (turn.renewed) {
+    renewed_at_ = before;
+    trust_until_ = before + options_.lease_term;
+  }
+  schedule_look(turn, after);
+}
+
+void Relay::turn_failed(const Turn& turn, Time after) {
+  if (turn.status == TurnStatus::busy) {
+    turn_not_before_ = after + std::max(turn.rest, kBusyDelayMin);
+    return;
+  }
+  failure_delay_ = std::clamp(failure_delay_ * 2, kFailureDelayMin, kFailureDelayMax);
+  turn_not_before_ = after + std::max(turn.rest, failure_delay_);
+}
+
+void Relay::lease_row(Message message, Time before) {
+  if (settles_unwritten(message)) return;
+  if (Held* held = window_.by_row(message.row)) {
+    // Its earlier lease was lost while it travelled: it keeps travelling under the new one.
+    held->message.lease = message.lease;
+    held->message.generation = message.generation;
+    held->era = era_;
+    held->leased_at = before;
+    return;
+  }
+  auto held = std::make_unique<Held>();
+  held->message = std::move(message);
+  held->leased_at = before;
+  held->era = era_;
+  window_.add(std::move(held));
+}
+
+// A repeated turn may bring back a row that was decided while the turn's outcome was unknown.
+bool Relay::settles_unwritten(const Message& message) {
+  const auto known = std::find_if(verdicts_.begin(), verdicts_.end(),
+                                  [&](const Settlement& one) { return one.row == message.row; });
+  if (known == verdicts_.end()) return false;
+  known->lease = message.lease;
+  known->generation = message.generation;
+  return true;
+}
+
+void Relay::schedule_look(const Turn& turn, Time now) {
+  next_look_ = now + options_.poll_interval;
+  if (pending_->request.lease.limit == 0) return;  // it was no look: what is due stays unknown
+  const bool found = !turn.leased.empty();
+  wants_solitude_ = turn.wants_solitude;
+  look_now_ = (found && turn.more) || turn.wants_solitude;
+  if (turn.next_due)
+    next_look_ = std::min(next_look_, now + std::max(*turn.next_due, kEmptyLookMin));
+  if (found) return;
+  if (turn.more) next_look_ = std::min(next_look_, now + kEmptyLookMin);
+  if (now < hinted_until_) {
+    next_look_ = std::min(next_look_, now + look_again_after_);
+    look_again_after_ *= 2;
+  }
+  const bool due_now = turn.next_due && *turn.next_due <= Duration{0};
+  if (stopping_ && !turn.more && !turn.wants_solitude && !due_now) nothing_due_ = true;
+}
+
+void Relay::report_turn(const Turn& turn, Duration took) {
+  TurnReport report;
+  report.status = turn.status;
+  report.error = turn.error;
+  report.took = took;
+  report.leased = turn.leased.size();
+  report.fenced = turn.fenced;
+  report.isolated = turn.isolated;
+  report.isolated_error = turn.isolated_error;
+  report.taken_over = turn.taken_over;
+  if (turn.status == TurnStatus::committed) {
+    report.settled = pending_->settlements.size();
+    report.held_after = window_.size() + verdicts_.size();
+    report_burials(turn);
+  } else {
+    report.held_after = holding();
+  }
+  observer_.on_turn(report);
+}
+
+void Relay::report_burials(const Turn& turn) {
+  const auto tell = [this](DeadReason reason, const BuriedRow& row) {
+    observer_.on_burial({row.id, row.event_type, reason, row.attempts, row.error});
+  };
+  for (const Grave& grave : pending_->graves) tell(grave.reason, grave.row);
+  for (const BuriedRow& row : turn.buried) tell(DeadReason::crashed, row);
+}
+
+}  // namespace outbox

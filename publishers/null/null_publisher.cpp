@@ -1,0 +1,43 @@
+#include "publishers/null/null_publisher.h"
+
+#include <fmt/format.h>
+
+namespace outbox {
+
+namespace {
+
+std::string check_settings(const PublisherSettings& settings) {
+  if (settings.url == "null:" || settings.url == "null://") return {};
+  return fmt::format("the broker's url \"{}\" has something behind null:, which takes nothing",
+                     settings.url);
+}
+
+}  // namespace
+
+std::size_t NullPublisher::submit(std::span<const Publication> publications) {
+  for (const Publication& publication : publications) {
+    Receipt receipt;
+    receipt.ticket = publication.ticket;
+    if (clock_.now() > publication.start_by) {
+      receipt.outcome = Outcome::cancelled;
+      receipt.reason = "too late to start within the lease";
+    } else {
+      receipt.outcome = Outcome::confirmed;
+      receipt.sent = true;
+    }
+    sink_.deliver(std::move(receipt));
+  }
+  return publications.size();
+}
+
+void add_null_publisher(Backends& backends) {
+  PublisherBackend backend;
+  backend.check = check_settings;
+  backend.open = [](const PublisherSettings& settings, const Clock& clock, ReceiptSink& sink) {
+    if (std::string error = check_settings(settings); !error.empty()) throw SettingsError(error);
+    return std::unique_ptr<Publisher>(std::make_unique<NullPublisher>(clock, sink));
+  };
+  backends.publishers["null"] = std::move(backend);
+}
+
+}  // namespace outbox

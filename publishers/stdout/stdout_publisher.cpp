@@ -1,0 +1,191 @@
+#include "publishers/stdout/stdout_publisher.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "publishers/stdout/event_line.h"
+#include "publishers/wire/quiet_thread.h"
+
+namespace outbox {
+
+namespace {
+
+std::string check_settings(const PublisherSettings& settings) {
+  if (settings.url != "stdout:" && settings.url != "stdout://") {
+    return fmt::format("the broker's url \"{}\" has something behind stdout:, which takes nothing",
+                       settings.url);
+  }
+  if (settings.publish_timeout <= Duration::zero()) return "publishTimeout must be longer than 0";
+  if (settings.queue_max == 0) return "the publisher's queue must hold at least one event";
+  return {};
+}
+
+bool is_regular_file(int descriptor) {
+  struct stat status {};
+  return ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+// Rounded up, so that a wait does not end before its time.
+int milliseconds_until(Time deadline, Time now) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now).count();
+  return static_cast<int>(std::clamp<long long>(left, 0, INT_MAX));
+}
+
+}  // namespace
+
+StdoutPublisher::StdoutPublisher(int descriptor, const PublisherSettings& settings,
+                                 const Clock& clock, ReceiptSink& sink)
+    : descriptor_(descriptor),
+      regular_file_(is_regular_file(descriptor)),
+      publish_timeout_(settings.publish_timeout),
+      queue_max_(settings.queue_max),
+      clock_(clock),
+      sink_(sink),
+      thread_(start_quiet_thread([this] { work(); })) {}
+
+StdoutPublisher::~StdoutPublisher() {
+  std::deque<Publication> unsent;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    std::swap(unsent, queue_);
+  }
+  changed_.notify_all();
+  for (const Publication& publication : unsent) {
+    Receipt receipt;
+    receipt.ticket = publication.ticket;
+    receipt.reason = "the publisher was closed";
+    report(std::move(receipt));
+  }
+  thread_.join();
+}
+
+std::size_t StdoutPublisher::submit(std::span<const Publication> publications) {
+  std::size_t taken = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    taken = std::min(publications.size(), queue_max_ - owed_);
+    queue_.insert(queue_.end(), publications.begin(),
+                  publications.begin() + static_cast<std::ptrdiff_t>(taken));
+    owed_ += taken;
+  }
+  if (taken > 0) changed_.notify_one();
+  return taken;
+}
+
+void StdoutPublisher::work() {
+  Publication publication;
+  while (take(publication)) report(publish(publication));
+}
+
+bool StdoutPublisher::take(Publication& publication) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+  if (queue_.empty()) return false;
+  publication = std::move(queue_.front());
+  queue_.pop_front();
+  return true;
+}
+
+// The place in the queue is free before the receipt is seen, or a relay that submits on the last
+// receipt could find the queue still full and wait for one that never comes.
+void StdoutPublisher::report(Receipt receipt) {
+  {
+    const std::lock_guard lock(mutex_);
+    --owed_;
+  }
+  sink_.deliver(std::move(receipt));
+}
+
+Receipt StdoutPublisher::publish(const Publication& publication) {
+  Receipt receipt;
+  receipt.ticket = publication.ticket;
+  const EventLine line = event_line(publication);
+  if (!line.error.empty()) {
+    receipt.outcome = Outcome::refused;
+    receipt.reason = line.error;
+    return receipt;
+  }
+  const Time start = clock_.now();
+  if (start > publication.start_by) {
+    receipt.reason = "too late to start within the lease";
+    return receipt;
+  }
+  receipt.sent = true;
+  receipt.outcome = Outcome::transport;
+  const Time deadline = start + publish_timeout_;
+  receipt.reason = finish_broken_line(deadline);
+  if (receipt.reason.empty()) {
+    Written written = write_all(line.text, deadline);
+    receipt.reason = std::move(written.error);
+    receipt.outcome_unknown = written.bytes > 0 && !receipt.reason.empty();
+    if (receipt.outcome_unknown) broken_line_ = line.text.substr(written.bytes);
+  }
+  if (receipt.reason.empty()) receipt.outcome = Outcome::confirmed;
+  receipt.took = clock_.now() - start;
+  return receipt;
+}
+
+std::string StdoutPublisher::finish_broken_line(Time deadline) {
+  if (broken_line_.empty()) return {};
+  Written written = write_all(broken_line_, deadline);
+  broken_line_.erase(0, written.bytes);
+  return std::move(written.error);
+}
+
+// False once the deadline has passed, even if a reader that trickles has made room again.
+bool StdoutPublisher::wait_for_reader(Time deadline) const {
+  while (true) {
+    const Time now = clock_.now();
+    if (now >= deadline) return false;
+    pollfd writable{descriptor_, POLLOUT, 0};
+    const int ready = ::poll(&writable, 1, milliseconds_until(deadline, now));
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
+  }
+}
+
+// A pipe that polls writable takes PIPE_BUF bytes without blocking, so longer lines go in pieces of
+// that size. A regular file never makes a writer wait for a reader.
+StdoutPublisher::Written StdoutPublisher::write_all(std::string_view bytes, Time deadline) {
+  Written written;
+  while (written.bytes < bytes.size()) {
+    std::size_t piece = bytes.size() - written.bytes;
+    if (!regular_file_) {
+      piece = std::min<std::size_t>(piece, PIPE_BUF);
+      if (!wait_for_reader(deadline)) {
+        written.error = fmt::format("the reader of the standard output did not take it within {}",
+                                    std::chrono::duration<double>(publish_timeout_));
+        return written;
+      }
+    }
+    const ssize_t count = ::write(descriptor_, bytes.data() + written.bytes, piece);
+    if (count >= 0) {
+      written.bytes += static_cast<std::size_t>(count);
+    } else if (errno != EINTR && errno != EAGAIN) {
+      written.error = fmt::format("the standard output can't be written: {}", std::strerror(errno));
+      return written;
+    }
+  }
+  return written;
+}
+
+void add_stdout_publisher(Backends& backends) {
+  PublisherBackend backend;
+  backend.check = check_settings;
+  backend.open = [](const PublisherSettings& settings, const Clock& clock, ReceiptSink& sink) {
+    if (std::string error = check_settings(settings); !error.empty()) throw SettingsError(error);
+    return std::unique_ptr<Publisher>(
+        std::make_unique<StdoutPublisher>(STDOUT_FILENO, settings, clock, sink));
+  };
+  backends.publishers["stdout"] = std::move(backend);
+}
+
+}  // namespace outbox

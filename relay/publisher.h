@@ -67,6 +67,10 @@ class Publisher {
  public:
   virtual ~Publisher() = default;
   virtual std::size_t submit(std::span<const Publication> publications) = 0;
+
+  // Gives back, as cancelled, what was taken and has not begun: the circuit has opened, or the
+  // relay stops. Their receipts may come later. A publisher that keeps no queue has nothing to do.
+  virtual void recall() {}
 };
 
 }  // namespace outbox

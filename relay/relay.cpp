@@ -82,6 +82,7 @@ void Relay::abandon() {
   stop();
   abandoned_ = true;
   nothing_due_ = true;
+  publisher_.recall();
   release_waiting();
 }
 
@@ -147,6 +148,7 @@ void Relay::tell_breaker(const Held& held, const Receipt& receipt, Time now) {
       const bool transport = receipt.outcome == Outcome::transport;
       breaker_.on_failure(now, held.permit, transport, receipt.wait, receipt.reason);
       if (!transport && !options_.charge_every_failure) {
+        if (receipt.wait > Duration{0}) publisher_.recall();
         throttled_until_ = std::max(throttled_until_, now + receipt.wait);
       }
       return;
@@ -352,6 +354,7 @@ void Relay::notice_changes(Time now) {
   bool recovered = false;
   while (auto change = breaker_.take_change()) {
     break_noticed_ = false;
+    if (change->from == CircuitState::closed) publisher_.recall();
     if (change->to == CircuitState::closed) {
       recovered = true;
       if (options_.ramp_after_open) ramp_.restart();

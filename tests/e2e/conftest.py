@@ -1,0 +1,34 @@
+"""Fixtures of the end-to-end tests, and the relay's log when one fails."""
+
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from harness.relay import binary  # noqa: E402
+from harness.world import World  # noqa: E402
+
+
+def pytest_collection_modifyitems(items):
+    if items and not os.access(binary(), os.X_OK):
+        pytest.exit(f"{binary()} is missing: build it, or name it in OUTBOX_RELAY_BIN", 1)
+
+
+@pytest.fixture
+def world(request):
+    world = World()
+    request.node.world = world
+    yield world
+    world.close()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    world = getattr(item, "world", None)
+    if report.failed and world is not None:
+        for relay in world.relays:
+            report.sections.append((f"log of {relay.name}", relay.log_tail()))

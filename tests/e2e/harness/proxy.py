@@ -1,0 +1,60 @@
+"""The test's handle of the proxy process."""
+
+import os
+
+from .process import Helper, LineLog
+
+
+class TcpProxy(Helper):
+    script = "proxy_process.py"
+
+    def __init__(self, folder, upstream_port, name="proxy"):
+        path = os.path.join(folder, f"{name}.jsonl")
+        open(path, "wb").close()
+        super().__init__(log=path, upstream=upstream_port)
+        self.port = self.hello["port"]
+        self._log = LineLog(path)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}/inbox"
+
+    def let_pass(self):
+        self.call("mode", mode="pass")
+
+    def refuse(self):
+        """From now on each connection is accepted and reset; those that are open are reset."""
+        self.call("mode", mode="refuse")
+        self.call("drop")
+
+    def black_hole(self):
+        """From now on nothing is forwarded or answered, on old connections and on new ones."""
+        self.call("mode", mode="black_hole")
+
+    def cut_answers(self, after=0):
+        """The receiver gets the request; its answer is cut after so many bytes."""
+        self.call("mode", mode="cut", cut_after=after)
+
+    def delay_answers(self, seconds):
+        self.call("mode", mode="delay", delay=seconds)
+
+    def drop_connections(self):
+        self.call("drop")
+
+    def close_listener(self):
+        self.call("close_listener")
+
+    def open_listener(self):
+        self.call("open_listener")
+
+    def connections(self):
+        return [entry for entry in self._log.entries() if entry["what"] == "connect"]
+
+    def requests(self):
+        """Requests whose head was seen, forwarded or not."""
+        return [entry for entry in self._log.entries() if entry["what"] == "request"]
+
+    def attempts(self):
+        """What a client put on the wire: requests, and connections that were reset at once."""
+        return [entry for entry in self._log.entries()
+                if entry["what"] == "request" or entry["mode"] == "refuse"]

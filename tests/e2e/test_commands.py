@@ -1,0 +1,196 @@
+"""The commands a person types."""
+
+import json
+import os
+import sqlite3
+import subprocess
+
+import pytest
+
+from harness.outbox import json_lines, sha
+from harness.relay import run_command
+from harness.waiting import until
+from harness.world import wait_processed
+
+
+def test_init_prints_statements_that_the_sqlite3_shell_accepts(tmp_path):
+    done = run_command("init", "--store", f"sqlite://{tmp_path}/app.db")
+    assert done.returncode == 0
+    assert not (tmp_path / "app.db").exists(), "it only prints"
+    shell = subprocess.run(["sqlite3", "-bail", str(tmp_path / "by-hand.db")], input=done.stdout,
+                           text=True, capture_output=True, timeout=30)
+    assert shell.returncode == 0 and not shell.stderr, shell.stderr
+    assert run_command("init", "--apply", "--store", f"sqlite://{tmp_path}/app.db").returncode == 0
+    by_hand, applied = (schema(tmp_path / name) for name in ("by-hand.db", "app.db"))
+    assert by_hand == applied
+    names = set(applied)
+    assert {"outbox_messages", "outbox_relay_leases", "outbox_relay_rows", "outbox_relay_meta",
+            "outbox_relay_incarnations", "outbox_relay_brokers", "outbox_relay_attempts",
+            "outbox_relay_audit"} <= names
+
+
+def schema(path):
+    with sqlite3.connect(path) as database:
+        return dict(database.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+
+
+def test_init_apply_twice_changes_nothing_and_keeps_the_rows(world):
+    outbox = world.outbox()
+    outbox.insert_many(3)
+    before = schema(outbox.path)
+    assert run_command("init", "--apply", "--store", outbox.url).returncode == 0
+    assert schema(outbox.path) == before and outbox.states() == {"Pending": 3}
+    assert outbox.value("PRAGMA journal_mode") == "wal"
+
+
+def test_the_table_of_the_contract_written_by_hand_is_served(world):
+    """Without init: the application made the table, the relay adds its own beside it."""
+    outbox, receiver = world.outbox(create=False), world.receiver()
+    with sqlite3.connect(outbox.path) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("""CREATE TABLE outbox_messages (
+            sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+            event_type TEXT NOT NULL, ordering_key TEXT, destination TEXT, content_type TEXT,
+            headers TEXT, traceparent TEXT,
+            occurred_on_utc TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+            not_before_utc TEXT, status TEXT NOT NULL DEFAULT 'Pending',
+            retry_count INTEGER NOT NULL DEFAULT 0, next_attempt_on_utc TEXT, last_error TEXT,
+            processed_on_utc TEXT, dead_letter_reason TEXT, payload BLOB NOT NULL)""")
+    ids = outbox.insert_many(20)
+    world.relay(outbox, receiver)
+    receiver.wait_for_ids(ids, 10)
+    wait_processed(outbox, 5)
+    processed = outbox.query("SELECT processed_on_utc, last_error, next_attempt_on_utc"
+                             " FROM outbox_messages")
+    assert all(on and error is None and due is None for on, error, due in processed)
+
+
+def test_validate_tells_the_ladders_span_and_needs_no_network(world):
+    relay = world.relay(world.outbox(), "http://127.0.0.1:9/inbox", start=False)
+    done = run_command("validate", "--config", relay.config_path)
+    assert done.returncode == 0, done.stderr
+    assert "ladder" in (done.stdout + done.stderr).lower()
+
+
+def test_version_says_which_one_and_unknown_words_are_usage_errors():
+    done = run_command("version")
+    assert done.returncode == 0 and "0." in done.stdout
+    for arguments in (["frobnicate"], ["run", "--no-such-flag"], ["run", "--config"]):
+        done = run_command(*arguments)
+        assert done.returncode == 2, (arguments, done.returncode, done.stderr)
+        assert done.stderr and not done.stdout
+
+
+def test_healthcheck_follows_the_relays_life(world):
+    relay = world.relay(world.outbox(), world.receiver())
+    assert run_command("healthcheck", "--config", relay.config_path).returncode == 0
+    assert relay.stop() == 0
+    done = run_command("healthcheck", "--config", relay.config_path)
+    assert done.returncode != 0 and done.stderr
+
+
+def poisoned(world):
+    outbox, receiver = world.outbox(), world.receiver()
+    bad = outbox.insert_many(3, event_type="asset.poison")
+    good = outbox.insert_many(5)
+    receiver.rules({"types": ["asset.poison"], "status": 422})
+    relay = world.relay(outbox, receiver)
+    receiver.wait_for_ids(good, 10)
+    until(lambda: outbox.states()["DeadLettered"] == 3, 10, "three dead letters")
+    return outbox, receiver, relay, bad
+
+
+def test_dead_letters_are_listed_with_their_reason(world):
+    outbox, _, _, bad = poisoned(world)
+    done = run_command("dead-letters", "list", "--store", outbox.url, "-o", "jsonl")
+    assert done.returncode == 0, done.stderr
+    entries = json_lines(done.stdout)
+    assert sorted(entry["id"] for entry in entries) == sorted(bad)
+    assert {entry["reason"] for entry in entries} == {"permanent"}
+    assert all("422" in entry["lastError"] for entry in entries)
+    as_json = json.loads(run_command("dead-letters", "list", "--store", outbox.url,
+                                     "-o", "json").stdout)
+    assert sorted(entry["id"] for entry in as_json) == sorted(bad)
+    table = run_command("dead-letters", "list", "--store", outbox.url).stdout
+    assert all(row_id in table for row_id in bad) and "permanent" in table
+
+
+def test_a_redriven_row_is_delivered_as_a_new_generation_and_audited(world):
+    outbox, receiver, relay, bad = poisoned(world)
+    receiver.rules()
+    done = run_command("dead-letters", "redrive", "--store", outbox.url, "--dry-run", bad[0])
+    assert done.returncode == 0 and outbox.states()["DeadLettered"] == 3
+    done = run_command("dead-letters", "redrive", "--store", outbox.url, "--yes",
+                       "--reason", "the receiver was mended", bad[0])
+    assert done.returncode == 0, done.stderr
+    receiver.wait_for_ids([bad[0]], 10)
+    until(lambda: outbox.row(bad[0])["status"] == "Processed", 5, "settled")
+    assert outbox.row(bad[0])["dead_letter_reason"] is None
+    assert outbox.states()["DeadLettered"] == 2
+    audit = outbox.query("SELECT * FROM outbox_relay_audit")
+    redrives = [row for row in audit if "the receiver was mended" in row]
+    assert len(redrives) == 1 and bad[0] in str(redrives[0]), audit
+    done = run_command("dead-letters", "redrive", "--store", outbox.url, "--yes",
+                       "--reason", "all of them")
+    assert done.returncode == 0, done.stderr
+    receiver.wait_for_ids(bad, 10)
+    wait_processed(outbox, 5)
+
+
+def test_a_command_says_when_the_store_is_not_reachable_or_the_row_not_found(world):
+    done = run_command("dead-letters", "list", "--store", f"sqlite://{world.folder}/absent.db")
+    assert done.returncode == 3 and "absent.db" in done.stderr
+    assert not os.path.exists(os.path.join(world.folder, "absent.db"))
+    outbox = world.outbox()
+    done = run_command("dead-letters", "redrive", "--store", outbox.url, "--yes",
+                       "--reason", "x", "no-such-id")
+    assert done.returncode == 4 and "no-such-id" in done.stderr
+
+
+def test_the_stdout_broker_writes_one_json_line_a_message(world):
+    outbox = world.outbox()
+    relay = world.relay(outbox, "stdout:", {"relay": {"ordering": "key"}})
+    ids = outbox.insert_many(50, payload=b'{"hello": "w\xc3\xb6rld"}', ordering_key="k")
+    binary_id = outbox.insert(b"\xff\x00\x01", content_type="application/octet-stream")
+    wait_processed(outbox, 10)
+    assert relay.stop() == 0
+    with open(relay.out_path, encoding="utf-8") as file:
+        lines = json_lines(file.read())
+    assert [line["id"] for line in lines if line["id"] in set(ids)] == ids
+    assert len(lines) == 51
+    first = next(line for line in lines if line["id"] == ids[0])
+    assert first["type"] == "asset.created" and first["subject"] == "k"
+    assert first["data"] == {"hello": "w\u00f6rld"}
+    import base64
+
+    last = next(line for line in lines if line["id"] == binary_id)
+    assert sha(base64.b64decode(last["data_base64"])) == sha(b"\xff\x00\x01")
+
+
+def test_the_null_broker_takes_everything(world):
+    outbox = world.outbox()
+    relay = world.relay(outbox, "null:")
+    outbox.insert_many(2_000)
+    wait_processed(outbox, 20)
+    until(lambda: relay.metric("published_total") == 2_000, 5, "counted")
+
+
+@pytest.mark.parametrize("format_name", ["json", "text"])
+def test_the_log_has_neither_payloads_nor_secrets(world, format_name):
+    outbox, receiver = world.outbox(), world.receiver()
+    secret = os.path.join(world.folder, "token")
+    with open(secret, "w", encoding="utf-8") as file:
+        file.write("s3cret-token\n")
+    relay = world.relay(outbox, receiver, {
+        "log": {"format": format_name, "level": "debug"},
+        "brokers": {"main": {"bearerTokenFile": secret}}})
+    outbox.insert(b'{"card": "4111-1111"}')
+    bad = outbox.insert(b'{"card": "4111-1111"}', headers='{"x-token": "hidden-value", "a": [}')
+    until(lambda: outbox.unfinished() == 0, 10, "decided")
+    assert outbox.row(bad)["status"] == "DeadLettered"
+    assert dict(receiver.requests()[0]["headers"])["authorization"] == "Bearer s3cret-token"
+    assert relay.stop() == 0
+    text = relay.log_text()
+    assert "4111-1111" not in text and "s3cret-token" not in text and "hidden-value" not in text
+    if format_name == "json":
+        assert all({"time", "level", "msg"} <= set(entry) for entry in relay.log())

@@ -1,4 +1,4 @@
-"""profile: adr-087. Attempts burn while the circuit is open, and rows die as the record's ladder says."""
+"""profile: adr-087. Attempts burn while the circuit is open, and rows die by the ladder."""
 
 import time
 

@@ -9,7 +9,8 @@ from harness import checks
 from harness.metrics import Metrics
 from harness.waiting import until
 
-ROW = {"id": "a", "type": "t", "key": "k", "sha": "00", "size": 2, "headers": {"X-Note": "caf\u00e9"}}
+ROW = {"id": "a", "type": "t", "key": "k", "sha": "00", "size": 2,
+       "headers": {"X-Note": "caf\u00e9"}}
 
 
 def row(event_id, key="k"):

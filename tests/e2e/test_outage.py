@@ -197,6 +197,7 @@ def test_a_failing_row_climbs_its_ladder_and_the_others_are_delivered_beside_it(
     for wait, least, most in zip(waits, (0.3, 0.6, 0.9), (0.6, 0.9, 1.5)):
         assert least - 0.01 <= wait <= most, waits
     receiver.wait_for_ids(sent, 10)
-    until(lambda: relay.metric("dead_lettered_total", reason="attempts_exhausted") == 1, 5, "counted")
+    until(lambda: relay.metric("dead_lettered_total", reason="attempts_exhausted") == 1, 5,
+          "it is counted")
     assert relay.metric("broker_fault_total", source="publish", event_type="asset.cursed") == 1
     assert relay.circuit() == "closed"

@@ -1,1 +1,1 @@
-"""Real processes around the relay: an outbox, a writer, a receiver, a proxy, and the relay itself."""
+"""Real processes around the relay: an outbox, a writer, a receiver, a proxy, the relay."""

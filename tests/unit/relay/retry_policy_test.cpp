@@ -52,7 +52,6 @@ TEST_CASE("the backoff grows up to the longest time there is") {
   options.base_delay = nanoseconds{1};
   options.max_delay = Duration::max();
   const RetryPolicy policy(options);
-  // Exact in every step: no other sum of the kind survives 53 bits.
   for (std::uint32_t failures = 1; failures <= 63; ++failures) {
     CHECK(policy.backoff(failures).count() == std::int64_t{1} << (failures - 1));
   }

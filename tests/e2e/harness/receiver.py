@@ -9,20 +9,21 @@ from .waiting import until
 class Receiver(Helper):
     script = "receiver_process.py"
 
-    def __init__(self, folder):
+    def __init__(self, folder, certificate="", key=""):
         path = os.path.join(folder, "received.jsonl")
         open(path, "wb").close()
-        super().__init__(log=path)
+        super().__init__(log=path, certificate=certificate, key=key)
+        self.scheme = "https" if certificate else "http"
         self.port = self.hello["port"]
         self._log = LineLog(path)
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}/inbox"
+        return f"{self.scheme}://127.0.0.1:{self.port}/inbox"
 
     def rules(self, *rules):
-        """Replaces the rules. Each is a dict: ids, types, status, headers, body, delay, hang,
-        reset, times. The first that matches decides; without one the answer is 200."""
+        """Replaces the rules. Each is a dict: ids, types, status, headers, body, body_size, delay,
+        hang, reset, times. The first that matches decides; without one the answer is 200."""
         self.call("rules", rules=list(rules))
 
     def requests(self):

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import json
 import os
+import ssl
 import sys
 import time
 
@@ -22,13 +23,14 @@ REASONS = {200: "OK", 202: "Accepted", 204: "No Content", 302: "Found", 400: "Ba
 class Rule:
     """What to answer to the requests that match; a rule without ids and types matches all."""
 
-    def __init__(self, ids=None, types=None, status=200, headers=None, body="", delay=0.0,
-                 hang=False, reset=False, times=None):
+    def __init__(self, ids=None, types=None, status=200, headers=None, body="", body_size=0,
+                 delay=0.0, hang=False, reset=False, times=None):
         self.ids = set(ids) if ids is not None else None
         self.types = set(types) if types is not None else None
         self.answer = "hang" if hang else "reset" if reset else status
         self.delay = delay
         self.times = times
+        body = body or "x" * body_size
         lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Other')}"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         lines += [f"Content-Length: {len(body.encode())}", "", body]
@@ -131,7 +133,12 @@ async def main():
     arguments = json.loads(sys.argv[1])
     state = State(arguments["log"])
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(state), "127.0.0.1", 0, backlog=1024)
+    tls = None
+    if arguments["certificate"]:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(arguments["certificate"], arguments["key"])
+    server = await loop.create_server(lambda: Connection(state), "127.0.0.1", 0, backlog=1024,
+                                      ssl=tls)
 
     def answer(command):
         if command["command"] == "rules":

@@ -43,8 +43,8 @@ class World:
     def outbox(self, name="app.db", folder=None, create=True):
         return Outbox(folder or self.folder, name, create)
 
-    def receiver(self):
-        return self._keep(Receiver(self.folder))
+    def receiver(self, certificate="", key=""):
+        return self._keep(Receiver(self.folder, certificate, key))
 
     def proxy(self, receiver, name="proxy"):
         return self._keep(TcpProxy(self.folder, receiver.port, name))

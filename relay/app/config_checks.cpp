@@ -1,0 +1,220 @@
+#include "relay/app/config_checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "relay/app/config_routes.h"
+#include "relay/app/config_value.h"
+#include "relay/app/printable.h"
+#include "relay/app/suggest.h"
+
+namespace outbox {
+namespace {
+
+class Checks {
+ public:
+  Checks(const CheckedValues& values, const ConfigInput& input, const Backends& backends,
+         Config& config)
+      : values_(values), input_(input), backends_(backends), config_(config) {}
+
+  void run() {
+    check_store();
+    check_broker();
+    check_times();
+    check_ladder();
+    check_breaker();
+    check_routes();
+    check_unfinished();
+  }
+
+ private:
+  std::string broker_path(const char* name) const {
+    return fmt::format("brokers.{}.{}", config_.settings.broker, name);
+  }
+
+  const CheckedValue& at(const std::string& path) const { return values_.at(path); }
+
+  // All of these were read without a problem, so that comparing them means something.
+  bool good(std::initializer_list<std::string> paths) const {
+    return std::ranges::all_of(paths, [this](const auto& path) { return at(path).good; });
+  }
+
+  void fail(const std::string& path, std::string reason) {
+    const auto& checked = at(path);
+    auto problem = problem_with(*checked.key, path, checked.node, std::move(reason));
+    if (checked.node.kind != ConfigNode::Kind::scalar && checked.good) {
+      problem.value = format_value(*checked.key, checked.value);
+    }
+    config_.problems.push_back(std::move(problem));
+  }
+
+  // Of two settings that contradict each other, the one that somebody wrote is to blame.
+  void fail_either(const std::string& first, const std::string& second, std::string reason) {
+    const bool first_written = at(first).node.origin.kind > Origin::Kind::profile;
+    const bool second_written = at(second).node.origin.kind > Origin::Kind::profile;
+    fail(!first_written && second_written ? second : first, std::move(reason));
+  }
+
+  // Looks the URL's scheme up; a sentence with the known ones if it is not there.
+  template <class Backend>
+  const Backend* backend_of(const std::string& path, const std::map<std::string, Backend>& known,
+                            const char* flag, bool needed) {
+    const std::string& url = at(path).value.text;
+    if (!at(path).good) return nullptr;
+    if (url.empty()) {
+      if (needed) fail(path, fmt::format("is missing; give it in the file or with {}", flag));
+      return nullptr;
+    }
+    if (has_password(url)) {
+      fail(path, "must not hold a password: URLs are shown; " + password_advice(path));
+    }
+    const auto found = known.find(scheme_of(url));
+    if (found != known.end()) return &found->second;
+    std::vector<std::string> schemes;
+    for (const auto& [scheme, backend] : known) schemes.push_back(scheme);
+    const std::string scheme = printable(scheme_of(url), 40);
+    const std::string what =
+        scheme.empty() ? "has no scheme" : fmt::format("unknown scheme \"{}\"", scheme);
+    fail(path, fmt::format("{}; this program was built with {}{}", what,
+                           schemes.empty() ? "none" : fmt::format("{}", fmt::join(schemes, ", ")),
+                           did_you_mean(scheme, schemes)));
+    return nullptr;
+  }
+
+  static std::string password_advice(const std::string& path) {
+    if (!path.starts_with("brokers.")) return "leave it out";
+    return "put it in a file and name that in passwordFile";
+  }
+
+  void check_store() {
+    const StoreBackend* store =
+        backend_of("store.url", backends_.stores, "--store URL", input_.needs_store);
+    if (at("store.table").value.text.empty()) fail("store.table", "is empty");
+    if (store == nullptr || !store->check) return;
+    const std::string error = store->check(config_.settings.store);
+    if (!error.empty()) fail("store.url", error);
+  }
+
+  void check_broker() {
+    const std::string url = broker_path("url");
+    const PublisherBackend* publisher =
+        backend_of(url, backends_.publishers, "--broker URL", input_.needs_broker);
+    const auto& envelope = at(broker_path("envelope")).value.text;
+    if (envelope == "cloudevents-structured" || envelope == "masstransit") {
+      fail(broker_path("envelope"), "is not part of this version; use cloudevents-binary or raw");
+      return;
+    }
+    if (publisher == nullptr || !publisher->check) return;
+    const std::string error = publisher->check(config_.settings.publisher);
+    if (!error.empty()) fail(url, error);
+  }
+
+  void check_times() {
+    const std::string lease = "relay.leaseTerm";
+    const std::string publish = broker_path("publishTimeout");
+    const auto& relay = config_.settings.relay;
+    if (good({lease, publish}) && relay.lease_term < 3 * relay.publish_timeout) {
+      fail_either(
+          lease, publish,
+          fmt::format("leaseTerm ({}) must be at least 3 x publishTimeout ({}), or leases "
+                      "would end while messages travel",
+                      format_duration(relay.lease_term), format_duration(relay.publish_timeout)));
+    }
+    const std::string batch = "relay.batchSize";
+    const std::string window = "relay.maxInFlight";
+    if (good({batch, window}) && relay.batch_size > relay.in_flight_max) {
+      fail_either(batch, window,
+                  fmt::format("batchSize ({}) must not be over maxInFlight ({})", relay.batch_size,
+                              relay.in_flight_max));
+    }
+  }
+
+  void check_ladder() {
+    const auto& retry = config_.settings.relay.retry;
+    if (good({"retry.baseDelay", "retry.maxDelay"}) && retry.max_delay < retry.base_delay) {
+      fail_either("retry.maxDelay", "retry.baseDelay",
+                  fmt::format("maxDelay ({}) must not be under baseDelay ({})",
+                              format_duration(retry.max_delay), format_duration(retry.base_delay)));
+    }
+    const std::string path = "retry.redeliveryIntervals";
+    if (!at(path).good) return;
+    const auto& intervals = retry.redelivery_intervals;
+    if (!std::ranges::is_sorted(intervals)) {
+      fail(path, "must be ascending");
+    } else if (intervals.empty()) {
+      config_.warnings.push_back(fmt::format(
+          "retry.redeliveryIntervals is empty: a message becomes a dead letter after {} attempts",
+          retry.max_attempts));
+    }
+  }
+
+  void check_breaker() {
+    const auto& breaker = config_.settings.relay.breaker;
+    if (at("breaker.failureRatio").good && breaker.failure_ratio <= 0) {
+      fail("breaker.failureRatio", "must be more than 0 and at most 1");
+    }
+    if (good({"breaker.breakDuration", "breaker.breakDurationMax"}) &&
+        breaker.break_max < breaker.break_duration) {
+      fail_either(
+          "breaker.breakDurationMax", "breaker.breakDuration",
+          fmt::format("breakDurationMax ({}) must not be under breakDuration ({})",
+                      format_duration(breaker.break_max), format_duration(breaker.break_duration)));
+    }
+  }
+
+  void check_routes() {
+    std::vector<std::string> brokers;
+    for (const auto& [path, checked] : values_) {
+      const auto segments = split(path, ".");
+      if (segments.size() == 3 && segments[0] == "brokers" && segments[2] == "url") {
+        brokers.push_back(segments[1]);
+      }
+    }
+    for (const auto& [broker, origin] : route_brokers(at("routes").node)) {
+      if (std::ranges::find(brokers, broker) != brokers.end()) continue;
+      config_.problems.push_back(
+          {origin, "routes", broker,
+           fmt::format("there is no such broker; there is {}{}", fmt::join(brokers, ", "),
+                       did_you_mean(broker, brokers))});
+    }
+  }
+
+  void check_unfinished() {
+    for (const auto& [path, checked] : values_) {
+      const auto& key = *checked.key;
+      if (key.unfinished == Unfinished::no || !checked.good) continue;
+      if (checked.node.origin.kind == Origin::Kind::fallback) continue;
+      if (is_default(checked)) continue;
+      if (key.unfinished == Unfinished::refuse) {
+        fail(path, std::string(key.note));
+      } else {
+        config_.warnings.push_back(
+            fmt::format("{}: {} has no effect: {}", describe(checked.node.origin), path, key.note));
+      }
+    }
+  }
+
+  static bool is_default(const CheckedValue& checked) {
+    std::vector<Problem> none;
+    ConfigValue fallback;
+    const auto node = default_node(*checked.key);
+    convert_value(*checked.key, "", node, fallback, none);
+    return format_value(*checked.key, checked.value) == format_value(*checked.key, fallback);
+  }
+
+  const CheckedValues& values_;
+  const ConfigInput& input_;
+  const Backends& backends_;
+  Config& config_;
+};
+
+}  // namespace
+
+void check_config(const CheckedValues& values, const ConfigInput& input, const Backends& backends,
+                  Config& config) {
+  Checks(values, input, backends, config).run();
+}
+
+}  // namespace outbox

@@ -59,6 +59,10 @@ class OutboxDesk {
   // audit table with the reason. Works in chunks; returns how many were moved.
   virtual Answer<std::uint64_t> redrive(const DeadLetterFilter& filter,
                                         const std::string& reason) = 0;
+
+  // Isolates the broker's circuit until it is let go; recorded with its reason in
+  // outbox_relay_brokers, read by every relay of this outbox with its next turn.
+  virtual Answer<bool> hold_circuit(bool hold, const std::string& reason) = 0;
 };
 
 }  // namespace outbox

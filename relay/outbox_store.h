@@ -102,6 +102,9 @@ struct Turn {
   std::optional<Duration> next_due;  // until the earliest Failed row is due, if any waits
   Duration rest{0};          // leave the database alone for this long (the application's turn)
   bool leases_lost = false;  // all leases of this relay are void (database replaced)
+  // An operator has isolated the broker's circuit (OutboxDesk::hold_circuit): hold it open. Read in
+  // every turn, so that it survives a restart of the relay; such a turn leases nothing.
+  bool circuit_held = false;
 };
 
 // Implemented by a database adapter; called by the relay's thread only. Nothing throws.

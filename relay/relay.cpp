@@ -88,10 +88,6 @@ void Relay::abandon() {
 
 bool Relay::drained() const { return stopping_ && nothing_due_ && holding() == 0 && !pending_; }
 
-void Relay::isolate() { breaker_.isolate(clock_.now()); }
-
-void Relay::close_circuit() { breaker_.close(clock_.now()); }
-
 RelayStatus Relay::status() const {
   RelayStatus status;
   status.circuit = breaker_.state();

@@ -88,10 +88,6 @@ class Relay {
   // stop() was called, nothing is held and everything is settled.
   bool drained() const;
 
-  // By an operator: hold the circuit open until close_circuit().
-  void isolate();
-  void close_circuit();
-
   RelayStatus status() const;
 
  private:
@@ -124,6 +120,7 @@ class Relay {
   void take_turn(Time now);
   void turn_committed(const Turn& turn, Time before, Time after);
   void turn_failed(const Turn& turn, Time after);
+  void obey_operator(const Turn& turn, Time now);
   void lease_row(Message message, Time before);
   bool settles_unwritten(const Message& message);
   void schedule_look(const Turn& turn, Time now);

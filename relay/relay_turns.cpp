@@ -126,7 +126,15 @@ void Relay::turn_committed(const Turn& turn, Time before, Time after) {
     renewed_at_ = before;
     trust_until_ = before + options_.lease_term;
   }
+  obey_operator(turn, after);
   schedule_look(turn, after);
+}
+
+// An isolation stands in the database, so that it holds for every relay and across restarts.
+void Relay::obey_operator(const Turn& turn, Time now) {
+  const bool isolated = breaker_.state() == CircuitState::isolated;
+  if (turn.circuit_held && !isolated) breaker_.isolate(now);
+  if (!turn.circuit_held && isolated) breaker_.close(now);
 }
 
 void Relay::turn_failed(const Turn& turn, Time after) {

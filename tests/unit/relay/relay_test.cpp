@@ -509,6 +509,34 @@ TEST_CASE(
   CHECK(world.relay->status().held_destinations.empty());
 }
 
+TEST_CASE("an isolation that stands in the database holds the circuit, also after a restart") {
+  World world;
+  bool held = true;
+  world.store.next = [&](const TurnRequest& request) {
+    TurnRequest allowed = request;
+    if (held) allowed.lease.limit = 0;
+    Turn turn = world.store.commit(allowed);
+    turn.circuit_held = held;
+    return turn;
+  };
+  world.add_rows(3);
+  world.run_for(1h);
+  CHECK(world.publisher.sent.empty());
+  CHECK(world.relay->status().circuit == CircuitState::isolated);
+
+  world.relay.emplace(world.options, world.store, world.publisher, world.receipts, world.clock,
+                      world.recorder, 8);
+  world.add_rows(3);
+  world.run_for(1h);
+  CHECK(world.publisher.sent.empty());
+  CHECK(world.relay->status().circuit == CircuitState::isolated);
+
+  held = false;
+  world.run_for(2s);
+  CHECK(world.relay->status().circuit == CircuitState::closed);
+  CHECK_FALSE(world.publisher.sent.empty());
+}
+
 TEST_CASE("a broker that asks to wait is left alone for as long, and held rows are given back") {
   World world;
   world.publisher.capacity = 1;

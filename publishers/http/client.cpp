@@ -1,0 +1,162 @@
+#include "publishers/http/client.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <exception>
+#include <string_view>
+#include <utility>
+
+#include "publishers/wire/text.h"
+
+namespace outbox {
+
+namespace {
+
+using std::chrono::seconds;
+
+constexpr std::uint64_t kBodyMax = 64 * 1024;
+constexpr seconds kIdleMax{30};
+
+// The library's view of our connection.
+class ConnectionStream final : public httplib::Stream {
+ public:
+  explicit ConnectionStream(Connection& connection) : connection_(connection) {}
+
+  bool is_readable() const override { return true; }
+  bool is_writable() const override { return true; }
+  ssize_t read(char* data, size_t size) override { return connection_.read(data, size); }
+  ssize_t write(const char* data, size_t size) override {
+    return connection_.write(data, size) ? static_cast<ssize_t>(size) : -1;
+  }
+  void get_remote_ip_and_port(std::string&, int&) const override {}
+  void get_local_ip_and_port(std::string&, int&) const override {}
+  socket_t socket() const override { return INVALID_SOCKET; }
+
+ private:
+  Connection& connection_;
+};
+
+// "timeout=5, max=100" gives 5 s; nothing gives the longest that we would wait ourselves.
+Duration announced_idle_time(const std::string& keep_alive) {
+  const std::string lower = to_lower(keep_alive);
+  const auto at = lower.find("timeout=");
+  if (at == std::string::npos) return kIdleMax;
+  std::string_view digits = std::string_view(lower).substr(at + 8);
+  digits = digits.substr(0, digits.find_first_not_of("0123456789"));
+  if (digits.size() > 4) return kIdleMax;
+  int value = 0;
+  for (const char c : digits) value = value * 10 + (c - '0');
+  return seconds{value};
+}
+
+bool says_close(const std::string& connection_header) {
+  return to_lower(connection_header).find("close") != std::string::npos;
+}
+
+}  // namespace
+
+HttpClient::HttpClient(const Endpoint& endpoint, const PublisherSettings& settings, TlsContext* tls,
+                       Resolver& resolver, const Clock& clock)
+    : ClientImpl(endpoint.host, endpoint.port),
+      clock_(clock),
+      connection_(endpoint, tls, resolver, clock),
+      credentials_(settings) {
+  set_keep_alive(true);
+  set_follow_location(false);
+  set_decompress(false);
+  set_url_encode(false);  // paths are encoded already
+}
+
+Exchange HttpClient::post(const HttpRequest& request, Time deadline) {
+  Exchange exchange;
+  connection_.begin_attempt(deadline);
+  if (!prepare_connection(exchange)) return exchange;
+  httplib::Request library_request = to_library(request);
+  httplib::Response response;
+  bool head_complete = false;
+  library_request.response_handler = [&](const httplib::Response&) {
+    head_complete = true;
+    connection_.head_is_complete();
+    return true;
+  };
+  library_request.content_receiver = [](const char*, size_t size, std::uint64_t offset,
+                                        std::uint64_t) { return offset + size <= kBodyMax; };
+  auto error = httplib::Error::Success;
+  const bool complete = send(library_request, response, error);
+  exchange.wrote = connection_.wrote();
+  exchange.timed_out = connection_.timed_out();
+  if (complete || head_complete) {
+    exchange.answer = {response.status, response.get_header_value("Retry-After"),
+                       response.get_header_value("Date")};
+    remember_keep_alive(response);
+  } else {
+    exchange.error = connection_.error();
+    if (exchange.error.empty()) exchange.error = "the connection was closed without an HTTP answer";
+  }
+  return exchange;
+}
+
+// Drops a connection that can't be trusted with a request, and reads the secrets anew where a new
+// connection will be made or the last answer did not like them.
+bool HttpClient::prepare_connection(Exchange& exchange) {
+  const bool fresh = clock_.now() - last_used_ < idle_max_;
+  if (connection_.is_open() && !(fresh && connection_.is_quiet())) stop();
+  if (connection_.is_open() && !refresh_credentials_) return true;
+  exchange.error = credentials_.refresh();
+  exchange.attempted = exchange.error.empty();
+  refresh_credentials_ = !exchange.attempted;
+  return exchange.attempted;
+}
+
+httplib::Request HttpClient::to_library(const HttpRequest& request) {
+  httplib::Request library_request;
+  library_request.method = "POST";
+  library_request.path = request.path;
+  for (const Header& header : request.headers) {
+    library_request.headers.emplace(header.name, header.value);
+  }
+  if (!credentials_.authorization().empty()) {
+    library_request.headers.emplace("Authorization", credentials_.authorization());
+  }
+  // Lent rather than given: the library copies a request once more while it sends it. And lent
+  // once, so that no version of it can send the event a second time on a connection of its own
+  // choice.
+  library_request.content_length_ = request.body->size();
+  library_request.content_provider_ = [body = request.body, lent = false](
+                                          size_t offset, size_t length,
+                                          httplib::DataSink& sink) mutable {
+    if (std::exchange(lent, true)) return false;
+    return sink.write(body->data() + offset, length);
+  };
+  return library_request;
+}
+
+void HttpClient::remember_keep_alive(const httplib::Response& response) {
+  last_used_ = clock_.now();
+  refresh_credentials_ = response.status == 401 || response.status == 403;
+  // The receiver counts from when it sent the answer; a second of margin, or half of a short time.
+  const Duration announced = announced_idle_time(response.get_header_value("Keep-Alive"));
+  idle_max_ = std::min<Duration>(std::max(announced - seconds{1}, announced / 2), kIdleMax);
+  if (says_close(response.get_header_value("Connection"))) stop();
+}
+
+bool HttpClient::create_and_connect_socket(Socket& socket, httplib::Error& error) {
+  if (!connection_.open()) {
+    error = httplib::Error::Connection;
+    return false;
+  }
+  socket.sock = ::eventfd(0, EFD_CLOEXEC);
+  return true;
+}
+
+void HttpClient::shutdown_ssl(Socket&, bool) { connection_.close(); }
+
+bool HttpClient::process_socket(const Socket&,
+                                std::function<bool(httplib::Stream& stream)> callback) {
+  ConnectionStream stream(connection_);
+  return callback(stream);
+}
+
+}  // namespace outbox

@@ -1,0 +1,169 @@
+#include "publishers/http/http_publisher.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "publishers/wire/quiet_thread.h"
+
+namespace outbox {
+
+namespace {
+
+// No reason is longer; what a receiver's certificate or a name server says is not ours to bound.
+constexpr std::size_t kReasonMax = 512;
+
+WallTime wall_now() {
+  return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+}
+
+std::string status_reason(const HttpAnswer& answer, const Judgement& judgement) {
+  std::string reason = fmt::format("HTTP {}", answer.status);
+  if (judgement.outcome == Outcome::throttled && judgement.wait > Duration::zero()) {
+    const auto wait = std::chrono::duration_cast<std::chrono::seconds>(judgement.wait);
+    reason += fmt::format(", asks to wait {}", wait);
+  }
+  if (answer.status >= 300 && answer.status < 400) reason += " (redirects are not followed)";
+  return reason;
+}
+
+}  // namespace
+
+HttpPublisher::HttpPublisher(const PublisherSettings& settings, const Clock& clock,
+                             ReceiptSink& sink)
+    : settings_(settings),
+      endpoint_(parse_endpoint(settings.url).endpoint),
+      builder_(settings_, endpoint_),
+      clock_(clock),
+      sink_(sink),
+      tls_(endpoint_.tls ? std::make_unique<TlsContext>(settings.tls, endpoint_.host) : nullptr),
+      resolver_(endpoint_.host, endpoint_.port, settings.publish_timeout, clock) {
+  threads_.reserve(settings_.connections);
+  for (std::size_t i = 0; i < settings_.connections; ++i) {
+    threads_.push_back(start_quiet_thread([this] { work(); }));
+  }
+}
+
+HttpPublisher::~HttpPublisher() {
+  std::deque<Publication> unsent;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    std::swap(unsent, queue_);
+  }
+  changed_.notify_all();
+  for (const Publication& publication : unsent) {
+    Receipt receipt;
+    receipt.ticket = publication.ticket;
+    receipt.reason = "the publisher was closed";
+    report(std::move(receipt));
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::size_t HttpPublisher::submit(std::span<const Publication> publications) {
+  std::size_t taken = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    taken = std::min(publications.size(), settings_.queue_max - owed_);
+    queue_.insert(queue_.end(), publications.begin(),
+                  publications.begin() + static_cast<std::ptrdiff_t>(taken));
+    owed_ += taken;
+  }
+  if (taken == 1) {
+    changed_.notify_one();
+  } else if (taken > 1) {
+    changed_.notify_all();
+  }
+  return taken;
+}
+
+std::unique_ptr<HttpClient> HttpPublisher::new_client() {
+  return std::make_unique<HttpClient>(endpoint_, settings_, tls_.get(), resolver_, clock_);
+}
+
+void HttpPublisher::work() {
+  std::unique_ptr<HttpClient> client = new_client();
+  Publication publication;
+  while (take(publication)) report(publish(client, publication));
+}
+
+bool HttpPublisher::take(Publication& publication) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+  if (queue_.empty()) return false;
+  publication = std::move(queue_.front());
+  queue_.pop_front();
+  return true;
+}
+
+// The place in the queue is free before the receipt is seen, or a relay that submits on the last
+// receipt could find the queue still full and wait for one that never comes.
+void HttpPublisher::report(Receipt receipt) {
+  {
+    const std::lock_guard lock(mutex_);
+    --owed_;
+  }
+  if (receipt.reason.size() > kReasonMax) receipt.reason.resize(kReasonMax);
+  sink_.deliver(std::move(receipt));
+}
+
+Receipt HttpPublisher::publish(std::unique_ptr<HttpClient>& client,
+                               const Publication& publication) {
+  Receipt receipt;
+  receipt.ticket = publication.ticket;
+  const HttpRequest request = builder_.build(publication);
+  if (!request.error.empty()) {
+    receipt.outcome = Outcome::refused;
+    receipt.reason = "not sent: " + request.error;
+    return receipt;
+  }
+  const Time start = clock_.now();
+  if (start > publication.start_by) {
+    receipt.reason = "too late to start within the lease";
+    return receipt;
+  }
+  settle(exchange(client, request, start + settings_.publish_timeout), receipt);
+  receipt.took = clock_.now() - start;
+  return receipt;
+}
+
+// The library may throw, on memory or on an answer that it does not foresee. Its state is unknown
+// then, so the client is replaced.
+Exchange HttpPublisher::exchange(std::unique_ptr<HttpClient>& client, const HttpRequest& request,
+                                 Time deadline) {
+  try {
+    return client->post(request, deadline);
+  } catch (const std::exception&) {
+    client = new_client();
+    Exchange lost;
+    lost.error = "the exchange broke off inside the HTTP library";
+    lost.wrote = true;
+    return lost;
+  }
+}
+
+void HttpPublisher::settle(const Exchange& exchange, Receipt& receipt) const {
+  receipt.sent = exchange.attempted;
+  if (!exchange.attempted) {
+    receipt.outcome = Outcome::misconfigured;
+    receipt.reason = "not sent: " + exchange.error;
+    return;
+  }
+  const bool answered = exchange.answer.status != 0;
+  const Judgement judgement = answered ? judge(exchange.answer, wall_now()) : Judgement{};
+  receipt.outcome = judgement.outcome;
+  receipt.wait = judgement.wait;
+  receipt.outcome_unknown = !answered && exchange.wrote;
+  if (judgement.outcome == Outcome::confirmed) return;
+  std::string what = answered ? status_reason(exchange.answer, judgement) : exchange.error;
+  if (!answered && exchange.timed_out) {
+    what += fmt::format(" ({})", std::chrono::duration<double>(settings_.publish_timeout));
+  }
+  receipt.reason = fmt::format("{}: {}", endpoint_.label, what);
+}
+
+}  // namespace outbox

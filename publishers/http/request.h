@@ -1,0 +1,44 @@
+// A publication as an HTTP request.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "publishers/http/endpoint.h"
+#include "relay/backends.h"
+#include "relay/publisher.h"
+
+namespace outbox {
+
+struct HttpRequest {
+  std::string path;  // with the query
+  std::vector<Header> headers;
+  const std::string* body = nullptr;  // the message's payload; alive until its receipt
+  std::string error;                  // why the row can't be sent as it is; empty if it can
+};
+
+// Pure: builds the same request for the same publication, but for the attempt headers. Safe from
+// any thread. The endpoint outlives it.
+//
+// cloudevents-binary sends the attributes as ce-* headers, percent-encoded, and the trace context
+// twice: as the ce-traceparent extension and as the plain W3C header, which the extension's
+// specification wants to agree on a single hop. A row header called traceparent is passed on as it
+// is and takes the place of the plain one. raw sends the body, its type and the row's headers.
+class RequestBuilder {
+ public:
+  RequestBuilder(const PublisherSettings& settings, const Endpoint& endpoint);
+
+  HttpRequest build(const Publication& publication) const;
+
+ private:
+  std::string defect(const Message& message) const;
+  void add_attributes(const Message& message, std::vector<Header>& headers) const;
+
+  const Endpoint& endpoint_;
+  const bool cloud_events_;
+  const std::string source_;
+  std::vector<Header> configured_;
+  std::vector<std::string> configured_names_;  // lower case
+};
+
+}  // namespace outbox

@@ -1,0 +1,136 @@
+#include "publishers/http/tls.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <utility>
+
+namespace outbox {
+
+namespace {
+
+struct NewContext {
+  SslContextPointer context;
+  std::string error;
+};
+
+bool is_address(const std::string& host) {
+  std::array<unsigned char, sizeof(in6_addr)> bytes{};
+  return ::inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 ||
+         ::inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
+}
+
+std::string load_authorities(SSL_CTX* context, const std::string& ca_file) {
+  if (ca_file.empty()) {
+    if (SSL_CTX_set_default_verify_paths(context) == 1) return {};
+    return fmt::format("the system's certificate authorities can't be loaded: {}",
+                       take_ssl_error());
+  }
+  if (SSL_CTX_load_verify_locations(context, ca_file.c_str(), nullptr) == 1) return {};
+  return fmt::format("tls.caFile {} can't be loaded: {}", ca_file, take_ssl_error());
+}
+
+std::string load_own_certificate(SSL_CTX* context, const TlsSettings& settings) {
+  if (settings.cert_file.empty() && settings.key_file.empty()) return {};
+  if (settings.cert_file.empty() || settings.key_file.empty()) {
+    return "tls.certFile and tls.keyFile belong together: one of them is missing";
+  }
+  if (SSL_CTX_use_certificate_chain_file(context, settings.cert_file.c_str()) != 1) {
+    return fmt::format("tls.certFile {} can't be loaded: {}", settings.cert_file, take_ssl_error());
+  }
+  if (SSL_CTX_use_PrivateKey_file(context, settings.key_file.c_str(), SSL_FILETYPE_PEM) != 1) {
+    return fmt::format("tls.keyFile {} can't be loaded: {}", settings.key_file, take_ssl_error());
+  }
+  return {};
+}
+
+NewContext new_context(const TlsSettings& settings) {
+  NewContext made;
+  made.context.reset(SSL_CTX_new(TLS_client_method()));
+  SSL_CTX* context = made.context.get();
+  if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1) {
+    made.error = fmt::format("TLS can't be set up: {}", take_ssl_error());
+    return made;
+  }
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  SSL_CTX_set_mode(context, SSL_MODE_AUTO_RETRY | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  constexpr std::array<unsigned char, 9> kHttp11 = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
+  SSL_CTX_set_alpn_protos(context, kHttp11.data(), kHttp11.size());
+  made.error = load_authorities(context, settings.ca_file);
+  if (made.error.empty()) made.error = load_own_certificate(context, settings);
+  return made;
+}
+
+// Whom the certificate must name, and whom to ask for where one address serves several names.
+bool expect_name(SSL* ssl, const std::string& name) {
+  if (is_address(name)) {
+    return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name.c_str()) == 1;
+  }
+  SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+  return SSL_set1_host(ssl, name.c_str()) == 1 && SSL_set_tlsext_host_name(ssl, name.c_str()) == 1;
+}
+
+}  // namespace
+
+std::string take_ssl_error() {
+  std::string text = "no reason given";
+  const unsigned long code = ERR_peek_last_error();
+  if (code != 0) {
+    const char* reason = ERR_reason_error_string(code);
+    text = reason == nullptr ? fmt::format("OpenSSL error {}", code) : reason;
+    if (ERR_SYSTEM_ERROR(code)) text = std::system_category().message(ERR_GET_REASON(code));
+  }
+  ERR_clear_error();
+  return text;
+}
+
+std::string tls_files_defect(const TlsSettings& settings) { return new_context(settings).error; }
+
+TlsContext::TlsContext(const TlsSettings& settings, const std::string& host)
+    : settings_(settings), name_(settings.server_name.empty() ? host : settings.server_name) {}
+
+std::vector<TlsContext::Stamp> TlsContext::stamps() const {
+  std::vector<Stamp> result;
+  for (const std::string* path : {&settings_.ca_file, &settings_.cert_file, &settings_.key_file}) {
+    struct stat status {};
+    Stamp stamp;
+    if (!path->empty() && ::stat(path->c_str(), &status) == 0) {
+      stamp = {status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ino};
+    }
+    result.push_back(stamp);
+  }
+  return result;
+}
+
+void TlsContext::reload_if_changed(std::string& error) {
+  std::vector<Stamp> now = stamps();
+  if (context_ && now == loaded_) return;
+  NewContext made = new_context(settings_);
+  if (made.error.empty()) {
+    context_ = std::move(made.context);
+    loaded_ = std::move(now);
+  } else if (!context_) {
+    error = std::move(made.error);
+  }
+}
+
+SslPointer TlsContext::new_session(int socket, std::string& error) {
+  const std::lock_guard lock(mutex_);
+  reload_if_changed(error);
+  if (!context_) return nullptr;
+  ERR_clear_error();
+  SslPointer ssl(SSL_new(context_.get()));
+  if (!ssl || !expect_name(ssl.get(), name_) || SSL_set_fd(ssl.get(), socket) != 1) {
+    error = fmt::format("TLS can't be set up: {}", take_ssl_error());
+    return nullptr;
+  }
+  SSL_set_connect_state(ssl.get());
+  return ssl;
+}
+
+}  // namespace outbox

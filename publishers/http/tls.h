@@ -1,0 +1,61 @@
+// TLS as this publisher speaks it: version 1.2 or later, the server's certificate and name
+// verified.
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "relay/backends.h"
+
+namespace outbox {
+
+struct SslContextDeleter {
+  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+};
+struct SslDeleter {
+  void operator()(SSL* ssl) const { SSL_free(ssl); }
+};
+using SslContextPointer = std::unique_ptr<SSL_CTX, SslContextDeleter>;
+using SslPointer = std::unique_ptr<SSL, SslDeleter>;
+
+// What OpenSSL has to say about its last error, in words; clears its queue.
+std::string take_ssl_error();
+
+// What is wrong with the certificate files; empty if nothing. Reads them.
+std::string tls_files_defect(const TlsSettings& settings);
+
+// Makes sessions for one server. Certificates come from the configured files or from the system;
+// files that have changed are read anew for the next session, and stay as they were while they
+// can't be read. Safe from any thread.
+class TlsContext {
+ public:
+  // `host`: whom the certificate must name, unless the settings name another.
+  TlsContext(const TlsSettings& settings, const std::string& host);
+
+  // A session for a connected, non-blocking socket; null and an error if there can be none.
+  SslPointer new_session(int socket, std::string& error);
+
+ private:
+  struct Stamp {
+    std::int64_t seconds = 0;
+    std::int64_t nanoseconds = 0;
+    std::uint64_t inode = 0;
+    bool operator==(const Stamp&) const = default;
+  };
+
+  std::vector<Stamp> stamps() const;
+  void reload_if_changed(std::string& error);
+
+  const TlsSettings settings_;
+  const std::string name_;
+  std::mutex mutex_;
+  SslContextPointer context_;  // guarded by mutex_
+  std::vector<Stamp> loaded_;  // guarded
+};
+
+}  // namespace outbox

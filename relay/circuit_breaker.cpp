@@ -144,9 +144,9 @@ std::size_t CircuitBreaker::probe_room() const {
 // Whether the result counts: an older generation's does not, though its probe is no longer out.
 bool CircuitBreaker::give_back(Permit permit) {
   if (!permit.probe) return permit.generation == generation_;
-  const auto out = std::find_if(probes_out_.begin(), probes_out_.end(), [&](const Probe& probe) {
-    return probe.generation == permit.generation && probe.number == permit.number;
-  });
+  const auto out =
+      std::find_if(probes_out_.begin(), probes_out_.end(),
+                   [permit](const Probe& probe) { return probe.number == permit.number; });
   if (out == probes_out_.end()) return false;
   probes_out_.erase(out);
   return permit.generation == generation_;
@@ -204,7 +204,6 @@ void CircuitBreaker::become(Time now, CircuitState next, std::string why) {
 
   state_ = next;
   ++generation_;
-  probes_sent_ = 0;
   probes_good_ = 0;
   if (next == CircuitState::open || next == CircuitState::isolated) last_opened_ = now;
   if (next == CircuitState::closed) last_closed_ = now;

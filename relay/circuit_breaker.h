@@ -39,7 +39,7 @@ struct BreakerOptions {
 struct Permit {
   std::uint64_t generation = 0;
   bool probe = false;
-  std::uint32_t number = 0;  // which probe of its generation
+  std::uint32_t number = 0;  // which probe of all that were sent
 };
 
 // Counts in a window of ten sub-windows, each a tenth of the sampling duration, which start with
@@ -123,8 +123,8 @@ class CircuitBreaker {
   std::uint32_t breaks_in_a_row_ = 0;
   Time open_until_{};
   std::vector<Probe> probes_out_;  // of all generations, in the order of their deadlines
-  std::uint32_t probes_sent_ = 0;  // of this generation, as are the next
-  std::uint32_t probes_good_ = 0;
+  std::uint32_t probes_sent_ = 0;
+  std::uint32_t probes_good_ = 0;  // of this generation
   std::optional<Time> last_opened_;
   std::optional<Time> last_closed_;
   std::deque<CircuitChange> changes_;

@@ -279,7 +279,7 @@ TEST_CASE("all transitions are told once, oldest first, with the reason of an op
   CircuitBreaker breaker(brittle(1), 1);
   trip(breaker, at(0));
   fail(breaker, at(15), breaker.take(at(15)));
-  breaker.on_cancelled(at(30), breaker.take(at(30)));
+  breaker.on_cancelled(at(31), breaker.take(at(30)));
   breaker.take(at(31));
   breaker.tick(at(41));
   breaker.isolate(at(42));

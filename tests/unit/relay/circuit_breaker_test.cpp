@@ -372,6 +372,28 @@ TEST_CASE("growth without bounds stays at the cap, and a cap below the break doe
   }
 }
 
+TEST_CASE("breaks at the cap are jittered too, so that relays do not meet there") {
+  BreakerOptions options = by_ratio();
+  options.break_jitter = 0.2;
+  options.break_growth = 100;
+  options.break_max = seconds{100};
+  CircuitBreaker breaker(options, 1);
+  Time now{};
+  trip(breaker, now);
+  Duration least = hours{1};
+  Duration most{0};
+  for (int i = 0; i < 200; ++i) {
+    now = *breaker.next_event();
+    act(breaker, now, Act::transport);
+    least = std::min(least, *breaker.next_event() - now);
+    most = std::max(most, *breaker.next_event() - now);
+  }
+  CHECK(least >= seconds{80});
+  CHECK(least < seconds{85});
+  CHECK(most > seconds{115});
+  CHECK(most <= seconds{120});
+}
+
 TEST_CASE("a probe that any answer came to closes the circuit, a failed one opens it again") {
   for (const Act answer : {Act::success, Act::neutral}) {
     play(by_ratio(), {{seconds{0}, Act::transport, 10, kOpen}, {seconds{15}, answer, 1, kClosed}});

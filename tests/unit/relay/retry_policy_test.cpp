@@ -74,6 +74,20 @@ TEST_CASE("a whole factor is exact up to the cap") {
   CHECK(policy.backoff(failures) == options.max_delay);
 }
 
+TEST_CASE("a whole factor is exact beyond what a double can hold") {
+  RetryOptions options;
+  options.base_delay = nanoseconds{1};
+  options.factor = 3;
+  options.max_delay = Duration::max();
+  const RetryPolicy policy(options);
+  std::int64_t expected = 1;
+  for (std::uint32_t failures = 1; failures <= 40; ++failures) {
+    CHECK(policy.backoff(failures).count() == expected);
+    if (failures < 40) expected *= 3;
+  }
+  CHECK(policy.backoff(41) == Duration::max());
+}
+
 TEST_CASE("a fractional factor gives the nearest nanosecond") {
   RetryOptions options;
   options.factor = 1.2;
@@ -303,6 +317,13 @@ TEST_CASE("the wait of a row that may not die is jittered like any other") {
   CHECK(policy.delay_after(position, random) == policy.jittered(minutes{5}, Duration{0}, same));
 }
 
+TEST_CASE("a failure that counts waits its backoff until the counted ones are used up") {
+  const RetryPolicy policy(with_jitter(Jitter::none));
+  Random random(1);
+  CHECK(policy.delay_after({7, 2, true, {}}, random) == seconds{64});
+  CHECK(policy.delay_after({8, 5, true, {}}, random) == seconds{128});
+}
+
 TEST_CASE("a row that outlived an outage dies by its counted failures only") {
   const RetryPolicy policy(with_jitter(Jitter::none));
   Random random(1);
@@ -342,6 +363,16 @@ TEST_CASE("the span is the sum of the longest waits") {
     const RetryPolicy policy(with_jitter(row.jitter));
     CHECK(policy.span() == row.first_level + seconds{66} + minutes{11} + minutes{66});
   }
+}
+
+TEST_CASE("the cap bounds the longest waits as well") {
+  RetryOptions options = with_jitter(Jitter::decorrelated);
+  options.max_attempts = 8;
+  options.redelivery_intervals.clear();
+  CHECK(RetryPolicy(options).span() == seconds{3 + 9 + 27 + 81 + 243 + 300 + 300});
+  options.max_attempts = 11;
+  options.jitter = Jitter::proportional;
+  CHECK(RetryPolicy(options).span() == milliseconds{(511 + 300) * 1200});
 }
 
 TEST_CASE("no walk down the ladder takes longer than the span") {

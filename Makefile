@@ -8,7 +8,6 @@ JOBS ?= $(shell nproc)
 BUILD = cmake --build --preset $(1) --parallel $(JOBS)
 CONFIGURE = cmake --preset $(1) $(if $(V),,--log-level=NOTICE)
 SOURCES = $(shell git ls-files '*.h' '*.cpp')
-SCRIPTS = tools/install-packages tools/lint .ci/run
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10

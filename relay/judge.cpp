@@ -158,10 +158,8 @@ Settlement Judge::refused(const Held& held, const Receipt& receipt) {
 // circuit stayed closed all the while.
 bool Judge::counts_toward_death(const Held& held, FailureKind kind) const {
   if (!options_.retry.outage_guard || !is_outage(kind)) return true;
-  if (breaker_.state() != CircuitState::closed) return false;
   const Time since = held.leased_at - held.message.history.since_last_attempt.value_or(Duration{0});
-  const auto opened = breaker_.last_opened();
-  if (opened && *opened >= since) return false;
+  if (!breaker_.closed_since(since)) return false;
   const auto confirmed = destinations_.last_confirmed(held.destination);
   return confirmed && *confirmed > since;
 }

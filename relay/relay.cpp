@@ -8,6 +8,7 @@
 namespace outbox {
 namespace {
 
+constexpr std::size_t kIncidentsRemembered = 64;
 constexpr Duration kFullAgain = std::chrono::milliseconds{20};
 constexpr Duration kHintEcho = std::chrono::milliseconds{12};  // a hint may come before its commit
 constexpr Duration kLookAgainMin = std::chrono::microseconds{200};
@@ -136,11 +137,10 @@ void Relay::tell_breaker(const Held& held, const Receipt& receipt, Time now) {
       return;
     case Outcome::transport:
     case Outcome::throttled: {
-      // However many rows one lost connection carried, it is one failure.
-      const bool heard_of = receipt.incident != 0 && receipt.incident == last_incident_;
-      last_incident_ = receipt.incident;
       ramp_.on_failed();
-      if (heard_of) return;
+      // However many rows one lost connection carried, it is one failure; but a probe's own result
+      // is always news.
+      if (is_known_incident(receipt.incident) && !held.permit.probe) return;
       const bool transport = receipt.outcome == Outcome::transport;
       breaker_.on_failure(now, held.permit, transport, receipt.wait, receipt.reason);
       if (!transport && !options_.charge_every_failure) {
@@ -164,6 +164,15 @@ void Relay::tell_breaker(const Held& held, const Receipt& receipt, Time now) {
       breaker_.on_cancelled(now, held.permit);
       return;
   }
+}
+
+// Remembers the incident, and tells whether it was known before.
+bool Relay::is_known_incident(std::uint64_t incident) {
+  if (incident == 0) return false;
+  if (std::find(incidents_.begin(), incidents_.end(), incident) != incidents_.end()) return true;
+  incidents_.push_back(incident);
+  if (incidents_.size() > kIncidentsRemembered) incidents_.pop_front();
+  return false;
 }
 
 void Relay::tell_destination(const Held& held, const Receipt& receipt, Time now) {

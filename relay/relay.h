@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,6 +96,7 @@ class Relay {
   void drain_receipts(Time now);
   void take_receipt(const Receipt& receipt, Time now);
   void tell_breaker(const Held& held, const Receipt& receipt, Time now);
+  bool is_known_incident(std::uint64_t incident);
   void tell_destination(const Held& held, const Receipt& receipt, Time now);
   void tell_observer(const Held& held, const Receipt& receipt, const Settlement& settlement,
                      Time now);
@@ -197,8 +199,8 @@ class Relay {
   std::vector<Publication> publications_;
   std::vector<Receipt> drained_receipts_;
   Time throttled_until_{};
-  std::uint64_t last_incident_ = 0;
-  Time submit_not_before_{};  // the publisher was full
+  std::deque<std::uint64_t> incidents_;  // lost connections that the breaker has heard of
+  Time submit_not_before_{};             // the publisher was full
 
   bool stopping_ = false;
   bool nothing_due_ = false;  // while stopping: the last look found no row

@@ -73,7 +73,7 @@ TEST_CASE("a failure does not count if the circuit has opened since the previous
   court.breaker.close(kStart - 4s);
   CHECK_FALSE(court.judge(Outcome::transport, tried(1, 0)).counts);
   RowHistory recent = tried(1, 0);
-  recent.since_last_attempt = 4s;
+  recent.since_last_attempt = 3s;
   CHECK(court.judge(Outcome::transport, recent).counts);
 }
 

@@ -1,0 +1,71 @@
+// What the tests of the HTTP publisher share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "publishers/http/http_publisher.h"
+#include "relay/app/boot_clock.h"
+#include "tests/conformance/publisher_conformance.h"
+#include "tests/conformance/raw_http_server.h"
+
+namespace outbox::testing {
+
+// Settings for a server of ours: short waits, one connection.
+inline PublisherSettings http_settings(const std::string& url) {
+  PublisherSettings settings;
+  settings.url = url;
+  settings.source = "/test/outbox";
+  settings.publish_timeout = std::chrono::seconds{5};
+  settings.connections = 1;
+  return settings;
+}
+
+// A publisher with its clock and sink; publishes one message at a time.
+class HttpSender {
+ public:
+  explicit HttpSender(const PublisherSettings& settings)
+      : publisher_(std::make_unique<HttpPublisher>(settings, clock_, sink_)) {}
+
+  Receipt publish(const Message& message) { return publish(publication_of(message, next_)); }
+  Receipt publish(Publication publication) {
+    publication.ticket = next_++;
+    if (publisher_->submit(std::span(&publication, 1)) != 1) return {};
+    sink_.wait_for(publication.ticket);
+    return sink_.only(publication.ticket);
+  }
+  void close() { publisher_.reset(); }
+  std::size_t receipts() const { return sink_.count(); }
+
+ private:
+  const BootClock clock_;
+  RecordingSink sink_;
+  Ticket next_ = 1;
+  std::unique_ptr<HttpPublisher> publisher_;
+};
+
+// Serves a connection by logging each request and answering 202.
+inline RawServer::Serve accept_all(RequestLog& log) {
+  return [&log](Peer& peer) {
+    RawRequest request;
+    while (peer.read_request(request)) {
+      log.add(request);
+      peer.answer(202);
+    }
+  };
+}
+
+// Serves each connection by answering every request with these bytes, then going on.
+inline RawServer::Serve answer_with(std::string bytes) {
+  return [bytes = std::move(bytes)](Peer& peer) {
+    RawRequest request;
+    while (peer.read_request(request)) peer.send(bytes);
+  };
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace outbox::testing

@@ -24,7 +24,7 @@ void take(std::vector<Route>& target, const ConfigValue& value) { target = value
 void take(std::map<std::string, std::string>& target, const ConfigValue& value) {
   target = value.map;
 }
-void take(ListenAddress& target, const ConfigValue& value) { target = value.address; }
+void take(HostPort& target, const ConfigValue& value) { target = value.address; }
 void take(Ordering& target, const ConfigValue& value) {
   target = value.text == "key" ? Ordering::key : Ordering::none;
 }

@@ -37,7 +37,7 @@ struct ConfigValue {
   std::uint64_t count = 0;  // count, size
   double number = 0;
   Duration duration{0};
-  ListenAddress address;
+  HostPort address;
   std::vector<std::string> texts;
   std::vector<Duration> durations;
   std::map<std::string, std::string> map;  // text_map, secrets

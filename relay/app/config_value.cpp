@@ -190,12 +190,6 @@ class Converter {
   std::vector<Problem>& problems_;
 };
 
-std::string format_address(const ListenAddress& address) {
-  const bool brackets = address.host.find(':') != std::string::npos;
-  return brackets ? fmt::format("[{}]:{}", address.host, address.port)
-                  : fmt::format("{}:{}", address.host, address.port);
-}
-
 std::string format_map(const ConfigValue& value, bool secret) {
   std::vector<std::string> entries;
   for (const auto& [name, text] : value.map) {

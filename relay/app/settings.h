@@ -33,7 +33,7 @@ struct Settings {
   LoopOptions loop;
   std::string on_stop;  // drain, finish; empty: drain with SQLite
   Duration stall_timeout = std::chrono::minutes{2};
-  ListenAddress listen{"0.0.0.0", 9711};
+  HostPort listen{"0.0.0.0", 9711};
   MetricsSettings metrics;
   LogSettings log;
   std::string profile;

@@ -149,7 +149,7 @@ std::string format_size(std::uint64_t bytes) {
   return fmt::format("{}B", bytes);
 }
 
-Parsed<ListenAddress> parse_address(std::string_view text) {
+Parsed<HostPort> parse_address(std::string_view text) {
   constexpr std::string_view kHint = "is not an address; write HOST:PORT, such as 0.0.0.0:9711";
   const auto colon = text.rfind(':');
   if (colon == std::string_view::npos) return {.error = std::string(kHint)};
@@ -169,6 +169,12 @@ Parsed<ListenAddress> parse_address(std::string_view text) {
     return {.error = "needs a port between 0 and 65535"};
   }
   return {.value = {std::string(host), static_cast<std::uint16_t>(port)}};
+}
+
+std::string format_address(const HostPort& address) {
+  const bool brackets = address.host.find(':') != std::string::npos;
+  return brackets ? fmt::format("[{}]:{}", address.host, address.port)
+                  : fmt::format("{}:{}", address.host, address.port);
 }
 
 }  // namespace outbox

@@ -28,13 +28,14 @@ std::string about_duration(Duration duration);
 Parsed<std::uint64_t> parse_size(std::string_view text);
 std::string format_size(std::uint64_t bytes);
 
-struct ListenAddress {
+struct HostPort {
   std::string host;
   std::uint16_t port = 0;
-  bool operator==(const ListenAddress&) const = default;
+  bool operator==(const HostPort&) const = default;
 };
 
 // "127.0.0.1:9711", "[::1]:9711", "0.0.0.0:0" (port 0: any free one).
-Parsed<ListenAddress> parse_address(std::string_view text);
+Parsed<HostPort> parse_address(std::string_view text);
+std::string format_address(const HostPort& address);
 
 }  // namespace outbox

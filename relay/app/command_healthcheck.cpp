@@ -1,0 +1,62 @@
+#include <fmt/format.h>
+#include <httplib.h>
+
+#include <cstdio>
+
+#include "relay/app/commands.h"
+#include "relay/app/exit_codes.h"
+#include "relay/app/printable.h"
+
+namespace outbox {
+namespace {
+
+const char* path_of(Probe probe) {
+  switch (probe) {
+    case Probe::live:
+      return "/livez";
+    case Probe::ready:
+      return "/readyz";
+    case Probe::startup:
+      return "/startupz";
+  }
+  return "/livez";
+}
+
+// Where to ask a server that listens on all interfaces.
+std::string host_to_ask(const std::string& host) {
+  if (host == "0.0.0.0") return "127.0.0.1";
+  if (host == "::") return "::1";
+  return host;
+}
+
+}  // namespace
+
+int healthcheck(const Config& config, Probe probe) {
+  std::vector<Problem> problems;
+  for (const auto& problem : config.problems) {
+    if (problem.path == "http.listen") problems.push_back(problem);
+  }
+  if (!problems.empty()) {
+    std::fputs(("outbox-relay: " + describe(problems)).c_str(), stderr);
+    return kBadConfiguration;
+  }
+  const auto& listen = config.settings.listen;
+  httplib::Client client(host_to_ask(listen.host), listen.port);
+  client.set_connection_timeout(2);
+  client.set_read_timeout(2);
+  client.set_tcp_nodelay(true);
+  const auto answer = client.Get(path_of(probe));
+  if (!answer) {
+    std::fputs(fmt::format("outbox-relay: no relay answers at {}:{}: {}\n", listen.host,
+                           listen.port, httplib::to_string(answer.error()))
+                   .c_str(),
+               stderr);
+    return kNotReachable;
+  }
+  const bool good = answer->status >= 200 && answer->status < 300;
+  const std::string said = printable(answer->body, 1000);
+  std::fputs((said + "\n").c_str(), good ? stdout : stderr);
+  return good ? kDone : kFailed;
+}
+
+}  // namespace outbox

@@ -1,0 +1,291 @@
+#include "relay/app/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <optional>
+
+#include "relay/app/commands.h"
+#include "relay/app/demo.h"
+#include "relay/app/exit_codes.h"
+#include "relay/app/printable.h"
+#include "relay/app/suggest.h"
+
+namespace outbox {
+namespace {
+
+// The flags that every command has, as they were given.
+struct CommonFlags {
+  std::optional<std::string> config;
+  std::optional<std::string> store;
+  std::optional<std::string> broker;
+  std::optional<std::string> table;
+  std::optional<std::string> preset;
+  std::vector<std::string> set;
+};
+
+void add_common_flags(CLI::App& app, CommonFlags& flags) {
+  const auto add = [&](const char* name, std::optional<std::string>& target, const char* type,
+                       const char* help) {
+    app.add_option(name, target, help)->type_name(type)->group("Configuration");
+  };
+  add("--config", flags.config, "FILE", "the file to read (default: /etc/outbox-relay/relay.yaml)");
+  add("--store", flags.store, "URL", "the database, such as sqlite:///data/app.db");
+  add("--broker", flags.broker, "URL", "where messages go, such as https://example.com/inbox");
+  add("--table", flags.table, "NAME", "the outbox table");
+  add("--preset", flags.preset, "NAME", "the kind of table");
+  app.add_option("--set", flags.set, "any setting, such as relay.batchSize=50; may be repeated")
+      ->type_name("PATH=VALUE")
+      ->allow_extra_args(false)
+      ->group("Configuration");
+}
+
+[[noreturn]] void refuse(const std::string& sentence) { throw CLI::ValidationError(sentence); }
+
+void add_flag_values(const CommonFlags& flags, ConfigInput& input) {
+  const auto add = [&](const char* flag, const char* path, const std::optional<std::string>& text) {
+    if (text) input.flags.push_back({flag, path, *text});
+  };
+  if (flags.config) {
+    input.file = *flags.config;
+    input.file_required = true;
+  }
+  for (const auto& text : flags.set) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos) {
+      refuse(
+          fmt::format("--set {}: write PATH=VALUE, such as relay.batchSize=50", printable(text)));
+    }
+    input.flags.push_back({"--set", text.substr(0, equals), text.substr(equals + 1)});
+  }
+  add("--store", "store.url", flags.store);
+  add("--broker", "broker.url", flags.broker);
+  add("--table", "store.table", flags.table);
+  add("--preset", "store.preset", flags.preset);
+}
+
+// What a command needs of the configuration.
+struct Needs {
+  bool store = false;
+  bool broker = false;
+  bool valid = true;  // with problems the command is not begun
+};
+
+class CommandLine {
+ public:
+  explicit CommandLine(const Backends& backends)
+      : backends_(backends),
+        app_("Relays messages from a database's outbox table to a message broker.",
+             "outbox-relay") {
+    app_.set_help_all_flag("--help-all", "Help for all commands");
+    app_.set_version_flag("--version", std::string("outbox-relay ") + OUTBOX_VERSION);
+    app_.require_subcommand(0, 1);
+    add_common_flags(app_, before_);
+    add_run();
+    add_init();
+    add_validate();
+    add_print_config();
+    add_healthcheck();
+    add_dead_letters();
+    add_demo();
+    add_version();
+  }
+
+  int run(int argc, const char* const* argv) {
+    try {
+      app_.parse(argc, argv);
+      if (action_) return action_();
+    } catch (const CLI::Success& wanted) {
+      return app_.exit(wanted);  // --help, --version
+    } catch (const CLI::ParseError& error) {
+      return usage_error(error.what(), argc, argv);
+    }
+    std::fputs(app_.help().c_str(), stderr);
+    return kUsage;
+  }
+
+ private:
+  using Action = std::function<int(const Config&)>;
+
+  CLI::App* add_command(CLI::App& parent, const char* name, const char* help) {
+    auto* command = parent.add_subcommand(name, help);
+    add_common_flags(*command, after_);
+    return command;
+  }
+
+  // Reads the configuration when the command is chosen, then does it.
+  void on_chosen(CLI::App* command, Needs needs, Action action) {
+    command->callback([this, needs, action] {
+      action_ = [this, needs, action] {
+        ConfigInput input;
+        input.environment = process_environment();
+        input.needs_store = needs.store;
+        input.needs_broker = needs.broker;
+        add_flag_values(before_, input);
+        add_flag_values(after_, input);
+        const Config config = load_config(input, backends_);
+        if (needs.valid && !config.usable()) return tell(config.problems);
+        return action(config);
+      };
+    });
+  }
+
+  static int tell(const std::vector<Problem>& problems) {
+    std::fputs(("outbox-relay: " + describe(problems)).c_str(), stderr);
+    return kBadConfiguration;
+  }
+
+  void add_run() {
+    auto* command = add_command(app_, "run", "Relay until SIGTERM or SIGINT");
+    on_chosen(command, {.store = true, .broker = true},
+              [this](const Config& config) { return run_relay(config, backends_); });
+  }
+
+  void add_init() {
+    auto* command = add_command(
+        app_, "init", "Print the statements that create the outbox and the relay's tables");
+    command->add_flag("--apply", init_.apply, "run them; a missing SQLite file is created");
+    on_chosen(command, {.store = true},
+              [this](const Config& config) { return init_outbox(config, backends_, init_); });
+  }
+
+  void add_validate() {
+    auto* command = add_command(app_, "validate", "Check the configuration without connecting");
+    command->add_option("FILE", after_.config, "the file to check");
+    on_chosen(command, {.store = true, .broker = true}, validate);
+  }
+
+  void add_print_config() {
+    auto* command = add_command(app_, "print-config", "Print all settings, secrets hidden");
+    command->add_flag("--sources", sources_, "and where each comes from");
+    on_chosen(command, {}, [this](const Config& config) { return print_config(config, sources_); });
+  }
+
+  void add_healthcheck() {
+    const std::map<std::string, Probe> kinds = {
+        {"live", Probe::live}, {"ready", Probe::ready}, {"startup", Probe::startup}};
+    auto* command = add_command(app_, "healthcheck", "Ask a running relay how it is");
+    command->add_option("--kind", probe_, "live (default), ready or startup")
+        ->type_name("KIND")
+        ->transform(CLI::Transformer(kinds));
+    on_chosen(command, {.valid = false},
+              [this](const Config& config) { return healthcheck(config, probe_); });
+  }
+
+  void add_dead_letters() {
+    auto* group = app_.add_subcommand("dead-letters", "See and redrive dead letters");
+    group->require_subcommand(1);
+    auto* list = add_command(*group, "list", "List dead letters");
+    add_dead_letter_flags(*list);
+    list->add_option("--reason,--dead-reason", letters_.filter.reason, "only this reason")
+        ->type_name("REASON")
+        ->check(CLI::IsMember(reasons()));
+    on_chosen(list, {.store = true}, [this](const Config& config) {
+      return list_dead_letters(config, backends_, letters_);
+    });
+
+    auto* redrive = add_command(*group, "redrive", "Give dead letters another life");
+    add_dead_letter_flags(*redrive);
+    redrive->add_option("--dead-reason", letters_.filter.reason, "only this reason of death")
+        ->type_name("REASON")
+        ->check(CLI::IsMember(reasons()));
+    redrive->add_option("--reason", letters_.reason, "why, for the audit table")->type_name("TEXT");
+    redrive->add_flag("--dry-run", letters_.dry_run, "only show what would be redriven");
+    redrive->add_flag("--yes", letters_.yes, "don't ask; needed without a terminal");
+    on_chosen(redrive, {.store = true}, [this](const Config& config) {
+      return redrive_dead_letters(config, backends_, letters_);
+    });
+  }
+
+  void add_dead_letter_flags(CLI::App& command) {
+    const std::map<std::string, OutputFormat> formats = {{"table", OutputFormat::table},
+                                                         {"json", OutputFormat::json},
+                                                         {"jsonl", OutputFormat::jsonl}};
+    command.add_option("ID", letters_.filter.ids, "only these ids");
+    command.add_option("--id", ids_, "only this id; may be repeated")
+        ->type_name("ID")
+        ->allow_extra_args(false);
+    command.add_option("--event-type", letters_.filter.event_type, "only this event type")
+        ->type_name("TYPE");
+    command.add_option("--limit", letters_.filter.limit, "at most so many (default: 1000)")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1'000'000));
+    command.add_option("-o,--output", letters_.output, "table (default), json or jsonl")
+        ->type_name("FORMAT")
+        ->transform(CLI::Transformer(formats));
+    command.parse_complete_callback([this] {
+      auto& ids = letters_.filter.ids;
+      ids.insert(ids.end(), ids_.begin(), ids_.end());
+    });
+  }
+
+  static std::vector<std::string> reasons() {
+    std::vector<std::string> names;
+    for (const auto reason :
+         {DeadReason::attempts_exhausted, DeadReason::permanent, DeadReason::oversized,
+          DeadReason::invalid_row, DeadReason::misconfigured, DeadReason::crashed}) {
+      names.emplace_back(name_of(reason));
+    }
+    return names;
+  }
+
+  void add_demo() {
+    auto* command =
+        app_.add_subcommand("demo", "See it work: an outbox, a broker to break, the relay");
+    command->add_flag("--auto,--no-terminal", demo_.automatic,
+                      "tell the story without a keyboard, and check it");
+    command->add_option("--rate", demo_.rate, "events a second, 1 to 200 (default: 20)")
+        ->type_name("N")
+        ->check(CLI::Range(1, 200));
+    command->callback([this] { action_ = [this] { return run_demo(demo_); }; });
+  }
+
+  void add_version() {
+    auto* command = app_.add_subcommand("version", "Say which version this is");
+    command->add_flag("--verbose", verbose_, "and which databases and brokers it was built with");
+    command->callback([this] { action_ = [this] { return print_version(backends_, verbose_); }; });
+  }
+
+  int usage_error(const std::string& what, int argc, const char* const* argv) {
+    std::string hint = "outbox-relay --help";
+    const auto commands = app_.get_subcommands([](const CLI::App*) { return true; });
+    std::vector<std::string> names;
+    for (const auto* command : commands) names.push_back(command->get_name());
+    std::string meant;
+    for (int index = 1; index < argc; ++index) {
+      const std::string word = argv[index];
+      if (word.starts_with("-")) continue;
+      const bool known = std::ranges::find(names, word) != names.end();
+      if (known) hint = fmt::format("outbox-relay {} --help", word);
+      if (!known) meant = did_you_mean(word, names);
+      break;
+    }
+    std::fputs(
+        fmt::format("outbox-relay: {}{}\nSee: {}\n", printable(what, 500), meant, hint).c_str(),
+        stderr);
+    return kUsage;
+  }
+
+  const Backends& backends_;
+  CLI::App app_;
+  std::function<int()> action_;
+  CommonFlags before_;  // given before the command
+  CommonFlags after_;   // given after it
+  InitOptions init_;
+  Probe probe_ = Probe::live;
+  DeadLetterOptions letters_;
+  std::vector<std::string> ids_;
+  DemoOptions demo_;
+  bool sources_ = false;
+  bool verbose_ = false;
+};
+
+}  // namespace
+
+int run_command_line(int argc, const char* const* argv, const Backends& backends) {
+  return CommandLine(backends).run(argc, argv);
+}
+
+}  // namespace outbox

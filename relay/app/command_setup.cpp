@@ -1,0 +1,96 @@
+// init, validate, print-config, version.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+
+#include "relay/app/commands.h"
+#include "relay/app/exit_codes.h"
+#include "relay/app/printable.h"
+#include "relay/app/units.h"
+#include "relay/retry_policy.h"
+
+namespace outbox {
+namespace {
+
+void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+void say(const std::string& text) { std::fputs(text.c_str(), stderr); }
+
+std::string ladder_text(const RetryOptions& retry) {
+  const RetryPolicy policy(retry);
+  std::vector<std::string> later;
+  for (const auto interval : retry.redelivery_intervals) later.push_back(format_duration(interval));
+  std::string text = fmt::format(
+      "Retry ladder: {} attempts, waits from {} by a factor of {} up to {}", retry.max_attempts,
+      format_duration(retry.base_delay), retry.factor, format_duration(retry.max_delay));
+  text += later.empty()
+              ? std::string("; no redeliveries.\n")
+              : fmt::format("; then one more after each of {}.\n", fmt::join(later, ", "));
+  text += fmt::format(
+      "  A message that keeps failing is a dead letter after {} counted failures, at most {} after "
+      "the first.\n",
+      policy.attempts_to_death(), about_duration(policy.span()));
+  text += retry.outage_guard
+              ? "  Failures while the broker is down don't count: an outage buries nothing.\n"
+              : "  The outage guard is off: a long outage of the broker buries messages.\n";
+  return text;
+}
+
+std::string duplicates_text(const Settings& settings) {
+  const Duration span = RetryPolicy(settings.relay.retry).span();
+  const Duration window = span + settings.relay.lease_term + settings.relay.publish_timeout;
+  return fmt::format(
+      "Duplicates: a message may arrive again up to {} after it first did, plus the length of any "
+      "outage in between; a redrive opens the window again. Consumers drop repeats by id.\n",
+      about_duration(window));
+}
+
+}  // namespace
+
+int init_outbox(const Config& config, const Backends& backends, const InitOptions& options) {
+  const auto& settings = config.settings.store;
+  const StoreBackend& store = backends.stores.at(scheme_of(settings.url));
+  if (!options.apply) {
+    print(store.ddl(settings));
+    return kDone;
+  }
+  const std::string error = store.apply_ddl(settings);
+  if (!error.empty()) {
+    say(fmt::format("outbox-relay: {}\n", printable(error, 1000)));
+    return kFailed;
+  }
+  say(fmt::format("The outbox {} and the relay's tables are there: {}\n", printable(settings.table),
+                  printable(redacted_url(settings.url))));
+  return kDone;
+}
+
+int validate(const Config& config) {
+  for (const auto& warning : config.warnings) say(fmt::format("Note: {}\n", warning));
+  print("The configuration is valid.\n");
+  print(ladder_text(config.settings.relay.retry));
+  print(duplicates_text(config.settings));
+  return kDone;
+}
+
+int print_config(const Config& config, bool sources) {
+  for (const auto& value : config.values) {
+    print(sources ? fmt::format("{}: {}  # {}\n", value.path,
+                                value.text.empty() ? "\"\"" : value.text, describe(value.origin))
+                  : fmt::format("{}: {}\n", value.path, value.text.empty() ? "\"\"" : value.text));
+  }
+  return kDone;
+}
+
+int print_version(const Backends& backends, bool verbose) {
+  print(fmt::format("outbox-relay {}\n", OUTBOX_VERSION));
+  if (!verbose) return kDone;
+  std::vector<std::string> stores;
+  std::vector<std::string> publishers;
+  for (const auto& [scheme, backend] : backends.stores) stores.push_back(scheme + ":");
+  for (const auto& [scheme, backend] : backends.publishers) publishers.push_back(scheme + ":");
+  print(fmt::format("databases: {}\n", fmt::join(stores, " ")));
+  print(fmt::format("brokers: {}\n", fmt::join(publishers, " ")));
+  return kDone;
+}
+
+}  // namespace outbox

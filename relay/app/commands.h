@@ -1,0 +1,52 @@
+// What the subcommands do. Data goes to stdout, talk to stderr; each returns the exit code.
+#pragma once
+
+#include <string>
+
+#include "relay/app/config.h"
+#include "relay/backends.h"
+#include "relay/outbox_desk.h"
+
+namespace outbox {
+
+struct InitOptions {
+  bool apply = false;
+};
+
+enum class Probe { live, ready, startup };
+
+enum class OutputFormat { table, json, jsonl };
+
+struct DeadLetterOptions {
+  DeadLetterFilter filter;
+  OutputFormat output = OutputFormat::table;
+  // Redrive only.
+  bool dry_run = false;
+  bool yes = false;
+  std::string reason;  // goes to the audit table
+};
+
+// Relays until a signal comes.
+int run_relay(const Config& config, const Backends& backends);
+
+// Prints the statements that create the outbox and the relay's tables, or runs them.
+int init_outbox(const Config& config, const Backends& backends, const InitOptions& options);
+
+// Tells what the configuration, already read, comes to.
+int validate(const Config& config);
+
+// Prints all settings as they are in force, and with `sources` where each comes from.
+int print_config(const Config& config, bool sources);
+
+// Asks a running relay how it is. Works with a configuration that is otherwise broken: a relay that
+// runs must not be called dead because its file was changed for the worse.
+int healthcheck(const Config& config, Probe probe);
+
+int list_dead_letters(const Config& config, const Backends& backends,
+                      const DeadLetterOptions& options);
+int redrive_dead_letters(const Config& config, const Backends& backends,
+                         const DeadLetterOptions& options);
+
+int print_version(const Backends& backends, bool verbose);
+
+}  // namespace outbox

@@ -1,0 +1,166 @@
+#include "relay/app/sidecar.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <random>
+
+#include "relay/app/digest.h"
+#include "relay/app/printable.h"
+
+namespace outbox {
+namespace {
+
+// Where Kubernetes looks for a container's last words. It makes the file; we never do.
+constexpr const char* kTerminationLog = "/dev/termination-log";
+
+std::string sqlite_wal_file(const std::string& url) {
+  if (scheme_of(url) != "sqlite") return {};
+  std::string path = url.substr(url.find(':') + 1);
+  if (path.starts_with("//")) path.erase(0, 2);
+  return path + "-wal";
+}
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+void write_last_words(const std::string& text) {
+  const OwnedFd file(open(kTerminationLog, O_WRONLY | O_TRUNC | O_CLOEXEC));
+  if (file.get() < 0) return;
+  [[maybe_unused]] const auto written = write(file.get(), text.data(), text.size());
+}
+
+// All settings in one text: its digest tells whether two processes run with the same ones.
+std::string effective_text(const Config& config) {
+  std::string text;
+  for (const auto& value : config.values) text += fmt::format("{}: {}\n", value.path, value.text);
+  return text;
+}
+
+HealthServerOptions server_options(const Settings& settings) {
+  HealthServerOptions options;
+  options.listen = format_address(settings.listen);
+  return options;
+}
+
+const StoreBackend& store_of(const Backends& backends, const Settings& settings) {
+  return backends.stores.at(scheme_of(settings.store.url));
+}
+
+const PublisherBackend& publisher_of(const Backends& backends, const Settings& settings) {
+  return backends.publishers.at(scheme_of(settings.publisher.url));
+}
+
+}  // namespace
+
+Sidecar::Sidecar(const Config& config, const Backends& backends, Log& log)
+    : config_(config),
+      settings_(config.settings),
+      log_(log),
+      metrics_(metrics_options(), clock_),
+      log_observer_(log, clock_, settings_.broker),
+      observer_({&metrics_.observer(), &log_observer_}),
+      health_(board_, clock_, settings_.stall_timeout),
+      server_(server_options(settings_), metrics_, health_),
+      waker_(clock_),
+      receipts_(waker_),
+      store_(store_of(backends, settings_).open_store(settings_.store, clock_, waker_)),
+      publisher_(publisher_of(backends, settings_).open(settings_.publisher, clock_, receipts_)),
+      relay_(settings_.relay, *store_, *publisher_, receipts_, clock_, observer_, random_seed()),
+      loop_(relay_, waker_, clock_, board_, settings_.loop),
+      sampler_(store_of(backends, settings_), settings_.store, settings_.metrics.sample_interval,
+               {metrics_, log, clock_}, [this](const Backlog& backlog, Time sampled_at) {
+                 metrics_.set_backlog(backlog, sampled_at);
+                 log_observer_.set_backlog(backlog, sampled_at);
+               }) {
+  health_.on_set_up();
+}
+
+Sidecar::~Sidecar() {
+  // What is still travelling ends here: its messages belong to the relay, which ends after it.
+  publisher_.reset();
+}
+
+MetricsOptions Sidecar::metrics_options() const {
+  return {.broker = settings_.broker,
+          .endpoint = settings_.publisher.url,
+          .version = OUTBOX_VERSION,
+          .revision = {},
+          .config_sha256 = sha256_hex(effective_text(config_)),
+          .in_flight_limit = settings_.relay.in_flight_max,
+          .sqlite_wal_file = sqlite_wal_file(settings_.store.url),
+          .event_types = settings_.metrics.event_types,
+          .event_type_limit = settings_.metrics.event_type_limit};
+}
+
+int Sidecar::run(Signals& signals) {
+  tell_ready();
+  LoopEnd end;
+  std::thread relay([&] {
+    end = loop_.run(stop_.get_token());
+    signals.finish();
+  });
+  wait_for_end(signals);
+  relay.join();
+  publisher_.reset();
+  store_->retire();
+  sampler_.stop();
+  return tell_stopped(end);
+}
+
+void Sidecar::tell_ready() const {
+  const std::string port = fmt::format("{}", server_.port());
+  std::vector<LogField> fields = {{"version", OUTBOX_VERSION}, {"http_port", port}};
+  for (const auto& value : config_.values) fields.emplace_back(value.path, value.text);
+  log_.write(LogLevel::info, "ready", fields);
+  for (const auto& warning : config_.warnings) log_.warn(warning);
+}
+
+void Sidecar::wait_for_end(Signals& signals) {
+  while (const auto signal = signals.wait()) {
+    if (*signal == SIGHUP) {
+      log_.warn("settings are not read again while the relay runs: restart it");
+    } else if (stop_.stop_requested()) {
+      log_.error("stopped at once by a second signal: leases are left to end by their term");
+      std::_Exit(1);
+    } else {
+      log_.info("stopping", {{"signal", *signal == SIGINT ? "SIGINT" : "SIGTERM"},
+                             {"drain_timeout_seconds", settings_.loop.drain_timeout}});
+      health_.on_stopping();
+      metrics_.on_stopping();
+      stop_.request_stop();
+    }
+  }
+}
+
+int Sidecar::tell_stopped(LoopEnd end) {
+  log_observer_.flush();
+  const auto& counts = log_observer_.counts();
+  std::vector<LogField> fields = {{"drained", end.drained},
+                                  {"published", counts.published},
+                                  {"failed_attempts", counts.failed_attempts},
+                                  {"short_circuited", counts.short_circuited},
+                                  {"dead_lettered", counts.dead_lettered}};
+  const auto left = sampler_.sample();
+  std::string words = fmt::format("outbox-relay stopped, {}; published {}",
+                                  end.drained ? "drained" : "not drained", counts.published);
+  if (left) {
+    fields.emplace_back("left_pending", left->pending);
+    fields.emplace_back("left_failed", left->failed);
+    fields.emplace_back("left_leased", left->leased);
+    fields.emplace_back("left_dead_lettered", left->dead_lettered);
+    words += fmt::format("; rows left: {} pending, {} failed, {} leased, {} dead-lettered",
+                         left->pending, left->failed, left->leased, left->dead_lettered);
+  } else {
+    words += "; rows left: unknown, the database can't be read";
+  }
+  log_.write(end.drained ? LogLevel::info : LogLevel::warn, "stopped", fields);
+  write_last_words(words + "\n");
+  return end.drained ? 0 : 1;
+}
+
+}  // namespace outbox

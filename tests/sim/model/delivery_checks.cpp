@@ -1,5 +1,7 @@
 #include "tests/sim/model/delivery_checks.h"
 
+#include <algorithm>
+
 namespace outbox::sim {
 namespace {
 
@@ -96,6 +98,7 @@ void DeliveryChecks::on_accepted(const Attempt& attempt, std::uint64_t print, Ti
   }
   if (!story.accepted) {
     check_order(attempt.row, story, now);
+    check_passed(attempt.row, story, now);
   } else {
     check_repeat(attempt.row, story, attempt, now);
   }
@@ -103,13 +106,18 @@ void DeliveryChecks::on_accepted(const Attempt& attempt, std::uint64_t print, Ti
   for (Sent& sent : story.sent) sent.accepted |= sent.number == attempt.number;
 }
 
-// All rows before it in its key were accepted, or died where a dead one may be passed.
+// All rows before it in its key were accepted, or die where a dead one may be passed: its death may
+// be known to the relay and not be written yet.
 void DeliveryChecks::check_order(RowNumber row, const Story& story, Time now) {
   if (scenario_.relay.ordering != Ordering::key || !story.key) return;
   for (const RowNumber before : keys_[*story.key]) {
     if (before >= row) return;
-    const Story& earlier = stories_[before];
-    if (earlier.accepted || (earlier.ever_dead && !scenario_.relay.dead_blocks_key)) continue;
+    Story& earlier = stories_[before];
+    if (earlier.accepted) continue;
+    if (!scenario_.relay.dead_blocks_key) {
+      earlier.passed = true;
+      continue;
+    }
     court_.accuse(
         "P3 order",
         row_text(row) + ": accepted before row " + std::to_string(before) + " of the same key",
@@ -118,10 +126,20 @@ void DeliveryChecks::check_order(RowNumber row, const Story& story, Time now) {
   }
 }
 
-// Each earlier attempt that the broker accepted needs a cause for having been repeated.
+void DeliveryChecks::check_passed(RowNumber row, const Story& story, Time now) {
+  if (!story.passed || story.ever_dead) return;
+  court_.accuse("P3 order", row_text(row) + ": accepted after a later row of its key", now);
+}
+
+// Of two attempts that the broker accepted, the one sent first needs a cause for being repeated.
 void DeliveryChecks::check_repeat(RowNumber row, Story& story, const Attempt& attempt, Time now) {
+  std::uint64_t latest = attempt.number;
   for (const Sent& sent : story.sent) {
-    if (!sent.accepted || sent.number == attempt.number) continue;
+    if (sent.accepted) latest = std::max(latest, sent.number);
+  }
+  for (const Sent& sent : story.sent) {
+    const bool accepted = sent.accepted || sent.number == attempt.number;
+    if (!accepted || sent.number == latest) continue;
     if (sent.explained || died_.contains(sent.process)) continue;
     court_.accuse("P4 duplicates",
                   row_text(row) + ": attempt " + std::to_string(sent.number) + " of process " +

@@ -45,12 +45,14 @@ class DeliveryChecks final : public Facts {
     std::uint32_t generation = 0;
     bool accepted = false;
     bool ever_dead = false;
+    bool passed = false;  // a later row of its key was accepted first: it has to die
     ProcessId holder = 0;
     LeaseId lease = 0;
     std::vector<Sent> sent;
   };
 
   void check_order(RowNumber row, const Story& story, Time now);
+  void check_passed(RowNumber row, const Story& story, Time now);
   void check_repeat(RowNumber row, Story& story, const Attempt& attempt, Time now);
 
   const Scenario& scenario_;

@@ -4,6 +4,7 @@
 #include <bitset>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,7 @@ struct Scenario {
   std::vector<Episode> episodes;
   Bug bug = Bug::none;
   bool trace = false;
+  std::set<std::string> muted;  // invariants whose violations are known
 
   std::size_t relays = 1;
   std::size_t survivors = 1;  // relays that live when the faults have stopped

@@ -19,6 +19,7 @@ SimPublisher::~SimPublisher() {
   if (cut_) return;
   report_recalled();
   for (const Publication& publication : queue_) report_unsent(publication, "shutting down");
+  queue_.clear();
   lose_connection();
 }
 
@@ -203,6 +204,7 @@ void SimPublisher::lose_connection() {
     travelling_.erase(first);
     report(attempt, std::move(receipt));
   }
+  pump();
 }
 
 }  // namespace outbox::sim

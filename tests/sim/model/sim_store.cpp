@@ -60,6 +60,18 @@ Turn SimStore::turn(const TurnRequest& original) {
                         {"holding", request.lease.holding},
                         {"recovered", request.lease.recovered},
                         {"probe", request.lease.probe ? 1u : 0u}});
+  for (const Settlement& settlement : request.settlements) {
+    context_.trace.event(
+        asked, "store", "verdict",
+        {{"process", process_},
+         {"row", row_number(settlement.row)},
+         {"lease", settlement.lease},
+         {"verdict", static_cast<std::uint64_t>(settlement.verdict)},
+         {"kind", static_cast<std::uint64_t>(settlement.kind)},
+         {"counts", settlement.counts ? 1u : 0u},
+         {"delay_ms", static_cast<std::uint64_t>(settlement.delay / milliseconds{1})}},
+        settlement.reason);
+  }
   Turn turn = answer(request);
   if (turn.status != TurnStatus::committed) {
     context_.facts.on_disturbed(process_, clock_.world_now());

@@ -146,8 +146,8 @@ bool Table::settle(ProcessId who, const Settlement& settlement, LeaseId epoch, T
     ++turn.isolated;
     turn.isolated_error = "row " + settlement.row + ": a trigger refuses";
   }
-  facts_.on_settled(row, who, settlement, before, now);
   apply(row, settlement, epoch, now);
+  facts_.on_settled(row, who, settlement, before, now);
   end_lease(row, holds ? LeaseEnd::settled : LeaseEnd::delivered_by_other, now);
   if (row.status == Status::processed) unfinished_.erase(row.number);
   return true;

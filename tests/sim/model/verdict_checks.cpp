@@ -3,7 +3,8 @@
 namespace outbox::sim {
 namespace {
 
-constexpr std::uint32_t kKillsMax = 7;  // two beside others, five alone
+constexpr std::uint32_t kKillsMax = 7;                        // two beside others, five alone
+constexpr Duration kProbeInterval = std::chrono::minutes{1};  // of a held destination
 constexpr Duration kTolerance = std::chrono::milliseconds{5};
 
 bool is_outage(FailureKind kind) {
@@ -91,6 +92,7 @@ void VerdictChecks::take_on(const Lease& lease, Held held) {
     held.ticket = earlier->second.ticket;
     held.travelling = earlier->second.travelling;
     held.receipt = earlier->second.receipt;
+    held.answered = earlier->second.answered;
     held.destination = earlier->second.destination;
     if (held.ticket != 0) tickets_[{process, held.ticket}] = lease;
     held_.erase(earlier);
@@ -119,13 +121,15 @@ void VerdictChecks::on_submitted(ProcessId process, const Publication& publicati
   held.destination = publication.destination;
 }
 
-void VerdictChecks::on_receipt(const Attempt& attempt, const Receipt& receipt, Time) {
+void VerdictChecks::on_receipt(const Attempt& attempt, const Receipt& receipt, Time now) {
   const auto ticket = tickets_.find({attempt.process, receipt.ticket});
   if (ticket == tickets_.end()) return;
   const auto found = held_.find(ticket->second);
   if (found == held_.end()) return;
   found->second.travelling = false;
-  if (receipt.outcome != Outcome::cancelled) found->second.receipt = receipt;
+  if (receipt.outcome == Outcome::cancelled) return;
+  found->second.receipt = receipt;
+  found->second.answered = now;
 }
 
 void VerdictChecks::judge(ProcessId process, const Settlement& settlement, Time now) {
@@ -189,6 +193,7 @@ std::string VerdictChecks::wrong_with_retry(const Settlement& settlement, const 
   const RetryOptions& retry = scenario_.relay.retry;
   Duration most = std::max(retry.max_delay + retry.max_delay / 5,
                            scenario_.relay.misconfigured_delay_max * 6 / 5);
+  most = std::max(most, kProbeInterval * 6 / 5);
   for (const Duration interval : retry.redelivery_intervals) {
     most = std::max(most, interval + interval / 10);
   }
@@ -242,7 +247,7 @@ std::string VerdictChecks::wrong_with_count(ProcessId process, const Settlement&
   if (found->second.when < since) return "counts without a confirmation since its last attempt";
   const auto left = circuit_left_closed_.find(process);
   if (left != circuit_left_closed_.end() && held.last_attempt &&
-      left->second > *held.last_attempt + kTolerance) {
+      left->second > *held.last_attempt + kTolerance && left->second < held.answered) {
     return "counts although the circuit was open since its last attempt";
   }
   return {};

@@ -45,6 +45,7 @@ class VerdictChecks final : public Facts {
     bool travelling = false;
     bool void_ = false;  // the relay was told that its leases are lost
     std::optional<Receipt> receipt;
+    Time answered{};
   };
   struct Subject {
     RowKind kind = RowKind::plain;

@@ -59,6 +59,7 @@ Report World::run() {
     plan_chaos(slot, Fault::drain, scenario_.drain_gap);
     plan_chaos(slot, Fault::connection_loss, scenario_.freeze_gap);
   }
+  court_.mute(scenario_.muted);
   plan_operator();
   writer_.start();
   run_until(Time{} + scenario_.safety);

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <stdexcept>
 #include <string>
 
@@ -21,11 +22,12 @@ struct Arguments {
   std::string profile = "swarm";
   Bug bug = Bug::none;
   bool trace = false;
+  std::set<std::string> muted;
 };
 
 constexpr const char* kUsage =
     "usage: outbox-sim [--seed N] [--count N] [--profile NAME] [--bug NAME] [--failures N] "
-    "[--trace]\n";
+    "[--mute INVARIANT] [--trace]\n";
 
 // The seed under way, for the line that an aborting check leaves behind.
 volatile std::sig_atomic_t running = 0;
@@ -60,6 +62,8 @@ Arguments parse(int count, char** words) {
       arguments.failures_max = std::stoull(value);
     } else if (word == "--profile") {
       arguments.profile = value;
+    } else if (word == "--mute") {
+      arguments.muted.insert(value);
     } else if (word == "--bug") {
       arguments.bug = bug_named(value);
     } else {
@@ -79,6 +83,7 @@ int run_seeds(const Arguments& arguments) {
     Scenario scenario = outbox::sim::draw(arguments.seed + done, arguments.profile);
     scenario.trace = arguments.trace;
     scenario.bug = arguments.bug;
+    scenario.muted = arguments.muted;
     replay_line = "seed " + std::to_string(scenario.seed) +
                   ": broken invariant; replay: outbox-sim --profile " + arguments.profile +
                   " --seed " + std::to_string(scenario.seed) + " --trace\n";

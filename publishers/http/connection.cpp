@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t kGatherMax = 32 * 1024;
 constexpr std::size_t kFirstLineMax = 2 * 1024;
 constexpr std::size_t kHeadMax = 32 * 1024;
+constexpr std::size_t kRestMax = 128 * 1024;  // a body of 64 KiB, in small chunks at worst
 
 std::string text_of(int error_number) { return std::system_category().message(error_number); }
 
@@ -60,7 +61,7 @@ void Connection::begin_attempt(Time deadline) {
   timed_out_ = false;
   in_head_ = true;
   in_first_line_ = true;
-  head_bytes_ = 0;
+  part_bytes_ = 0;
   out_.clear();
   error_.clear();
 }
@@ -234,22 +235,26 @@ ssize_t Connection::read(char* data, std::size_t size) {
   if (in_at_ == in_end_ && !fill()) return error_.empty() ? 0 : -1;
   const std::size_t count = std::min(size, in_end_ - in_at_);
   const std::string_view bytes(in_.data() + in_at_, count);
-  if (in_head_ && !within_head(bytes)) return -1;
+  if (!within_limits(bytes)) return -1;
   std::memcpy(data, bytes.data(), count);
   in_at_ += count;
   return static_cast<ssize_t>(count);
 }
 
-bool Connection::within_head(std::string_view bytes) {
-  head_bytes_ += bytes.size();
-  if (head_bytes_ > kHeadMax) {
-    return fail(fmt::format("the answer's head is longer than {} bytes", kHeadMax));
-  }
+bool Connection::within_limits(std::string_view bytes) {
+  part_bytes_ += bytes.size();
+  if (!in_head_) return part_bytes_ <= kRestMax || fail("the answer is too long");
   if (in_first_line_) {
     if (bytes.find('\n') != std::string_view::npos) in_first_line_ = false;
-    if (head_bytes_ > kFirstLineMax) return fail("the answer's first line is too long for HTTP");
+    if (part_bytes_ > kFirstLineMax) return fail("the answer's first line is too long for HTTP");
   }
-  return true;
+  return part_bytes_ <= kHeadMax ||
+         fail(fmt::format("the answer's head is longer than {} bytes", kHeadMax));
+}
+
+void Connection::head_is_complete() {
+  in_head_ = false;
+  part_bytes_ = 0;
 }
 
 bool Connection::fill() {

@@ -34,8 +34,8 @@ class Descriptor {
 
 // Used by one thread. Nothing throws; what went wrong is in error().
 //
-// The head of an answer is bounded here (its first line and all of it), because the HTTP library
-// bounds neither and a long first line overflows its stack.
+// An answer is bounded here (its first line, its head and the rest), because the HTTP library
+// bounds no line and no number of lines, and a long first line overflows its stack.
 class Connection {
  public:
   // `tls` is null for plain HTTP. All references outlive the connection.
@@ -55,7 +55,7 @@ class Connection {
   // At least one byte, 0 at the end of the stream, -1 on an error. Sends what is gathered first.
   ssize_t read(char* data, std::size_t size);
 
-  void head_is_complete() { in_head_ = false; }
+  void head_is_complete();
 
   bool wrote() const { return wrote_; }  // bytes of the request were given to the kernel
   bool timed_out() const { return timed_out_; }
@@ -71,7 +71,7 @@ class Connection {
   ssize_t send_some(std::string_view bytes);
   bool fill();
   ssize_t receive_some();
-  bool within_head(std::string_view bytes);
+  bool within_limits(std::string_view bytes);
   bool fail(std::string error);
 
   const Endpoint& endpoint_;
@@ -94,7 +94,7 @@ class Connection {
   bool timed_out_ = false;
   bool in_head_ = true;
   bool in_first_line_ = true;
-  std::size_t head_bytes_ = 0;
+  std::size_t part_bytes_ = 0;  // of the head, then of the rest
   std::string error_;
 };
 

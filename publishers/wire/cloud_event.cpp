@@ -59,11 +59,11 @@ std::string content_type_defect(std::string_view content_type) {
   for (const char c : content_type) {
     if (c < ' ' || c > '~') return "has characters outside ASCII";
   }
-  const auto slash = content_type.find('/');
-  const auto end = content_type.find_first_of("; ");
-  if (slash == std::string_view::npos || slash > end) return "is not a media type (type/subtype)";
-  const std::string_view subtype = content_type.substr(slash + 1, end - slash - 1);
-  if (!is_header_name(content_type.substr(0, slash)) || !is_header_name(subtype)) {
+  std::string_view media_type = content_type.substr(0, content_type.find(';'));
+  while (media_type.ends_with(' ')) media_type.remove_suffix(1);
+  const auto slash = media_type.find('/');
+  if (slash == std::string_view::npos || !is_header_name(media_type.substr(0, slash)) ||
+      !is_header_name(media_type.substr(slash + 1))) {
     return "is not a media type (type/subtype)";
   }
   return {};

@@ -1,0 +1,185 @@
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "publishers/http/http_publisher.h"
+
+namespace outbox {
+
+namespace {
+
+PublisherSettings good_settings() {
+  PublisherSettings settings;
+  settings.url = "https://events.example.com/inbox";
+  settings.source = "/outbox-relay/outbox_messages";
+  return settings;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// A file that is gone at the end of the test.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text) {
+    std::string pattern = (std::filesystem::temp_directory_path() / "outbox-XXXXXX").string();
+    const int descriptor = ::mkstemp(pattern.data());
+    REQUIRE(descriptor >= 0);
+    ::close(descriptor);
+    path_ = pattern;
+    std::ofstream(path_) << text;
+  }
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+TEST_CASE("a url is taken apart") {
+  const auto endpoint = [](const std::string& url) {
+    const ParsedEndpoint parsed = parse_endpoint(url);
+    CHECK(parsed.error == "");
+    return parsed.endpoint;
+  };
+  CHECK(endpoint("http://h").path == "/");
+  CHECK(endpoint("http://h").port == 80);
+  CHECK(endpoint("https://h").port == 443);
+  CHECK(endpoint("https://h").tls);
+  CHECK(endpoint("HTTPS://h").tls);
+  CHECK_FALSE(endpoint("http://h").tls);
+  CHECK(endpoint("http://h:8080/a%20b?x=1&y=/2").path == "/a%20b");
+  CHECK(endpoint("http://h:8080/a?x=1&y=/2").query == "?x=1&y=/2");
+  CHECK(endpoint("http://h?x=1").path == "/");
+  CHECK(endpoint("http://h:8080/").authority == "h:8080");
+  CHECK(endpoint("http://h:80/").authority == "h");
+  CHECK(endpoint("https://h:80/").authority == "h:80");
+  CHECK(endpoint("http://[::1]:8080/").host == "::1");
+  CHECK(endpoint("http://[::1]/").authority == "[::1]");
+  CHECK(endpoint("http://[::1]:8080/").label == "[::1]:8080");
+  CHECK(endpoint("https://h").label == "h:443");
+}
+
+TEST_CASE("a url that can't be used says why") {
+  struct Row {
+    const char* url;
+    const char* why;
+  };
+  for (const Row& row : std::initializer_list<Row>{
+           {"http:/h", "http://"},
+           {"ftp://h/", "http://"},
+           {"http://", "names no host"},
+           {"http:///path", "names no host"},
+           {"http://:80/", "names no host"},
+           {"http://h:0/", "port"},
+           {"http://h:65536/", "port"},
+           {"http://h:99999999999999999999/", "port"},
+           {"http://h:http/", "port"},
+           {"http://h:-1/", "port"},
+           {"http://h/#top", "fragment"},
+           {"http://h?x#top", "fragment"},
+           {"http://user:pass@h/", "passwordFile"},
+           {"http://h/a b", "%XX"},
+           {"http://h/a%2", "%XX"},
+           {"http://h/a%zz", "%XX"},
+           {"http://h/\xC3\xBC", "%XX"},
+           {"http://h/a\r\nX: 1", "%XX"},
+           {"http://h/a/../b", ".."},
+           {"http://h/./b", ".."},
+           {"http://b\xC3\xBC"
+            "cher.example/",
+            "xn--"},
+           {"http://h ost/", "host"},
+           {"http://[::1/", "bracket"},
+           {"http://[h]/", "IPv6"},
+           {"http://[::1]x/", "bracket"},
+           {"http://::1/", "names no host"},
+       }) {
+    CAPTURE(row.url);
+    const std::string error = parse_endpoint(row.url).error;
+    CAPTURE(error);
+    CHECK(contains(error, row.why));
+  }
+}
+
+TEST_CASE("a url is shown without its secrets") {
+  CHECK(shown_url("http://user:pa@ss@h:80/p?code=secret#f") == "http://h:80/p");
+  CHECK(shown_url("http://h/@p") == "http://h/@p");
+  CHECK_FALSE(contains(parse_endpoint("http://user:secret@h/").error, "secret"));
+  CHECK_FALSE(contains(parse_endpoint("http://h:x/?secret").error, "secret"));
+}
+
+TEST_CASE("good settings pass") {
+  CHECK(check_http_settings(good_settings()) == "");
+  PublisherSettings raw = good_settings();
+  raw.envelope = "raw";
+  raw.source.clear();
+  CHECK(check_http_settings(raw) == "");
+}
+
+TEST_CASE("settings that can't work are found before anything connects") {
+  const TemporaryFile secret("secret\n");
+  const TemporaryFile empty("");
+  const TemporaryFile two_lines("one\ntwo\n");
+  const auto error_of = [](auto change) {
+    PublisherSettings settings = good_settings();
+    change(settings);
+    return check_http_settings(settings);
+  };
+  using Settings = PublisherSettings;
+  const std::string envelope = error_of([](Settings& s) { s.envelope = "masstransit"; });
+  CHECK(contains(envelope, "cloudevents-binary or raw"));
+  CHECK(contains(envelope, "masstransit"));
+  CHECK(contains(error_of([](Settings& s) { s.source = ""; }), "source is empty"));
+  CHECK(contains(error_of([](Settings& s) { s.source = "a b"; }), "source"));
+  CHECK(contains(error_of([](Settings& s) { s.publish_timeout = {}; }), "publishTimeout"));
+  CHECK(contains(error_of([](Settings& s) { s.connections = 0; }), "connections"));
+  CHECK(contains(error_of([](Settings& s) { s.connections = 257; }), "connections"));
+  CHECK(contains(error_of([](Settings& s) { s.queue_max = 0; }), "queue"));
+  CHECK(contains(error_of([](Settings& s) { s.username = "u"; }), "passwordFile"));
+  CHECK(contains(error_of([&](Settings& s) { s.password_file = secret.path(); }), "username"));
+  CHECK(contains(error_of([&](Settings& s) {
+                   s.username = "u";
+                   s.password_file = secret.path();
+                   s.bearer_token_file = secret.path();
+                 }),
+                 "exclude"));
+  CHECK(contains(error_of([](Settings& s) { s.bearer_token_file = "/no/such/file"; }),
+                 "bearerTokenFile: the file /no/such/file can't be read: No such file"));
+  CHECK(contains(error_of([&](Settings& s) { s.bearer_token_file = empty.path(); }), "is empty"));
+  CHECK(
+      contains(error_of([&](Settings& s) { s.bearer_token_file = two_lines.path(); }), "one line"));
+  CHECK(contains(error_of([](Settings& s) { s.headers = {{"X A", "1"}}; }), "not a header name"));
+  CHECK(contains(error_of([](Settings& s) { s.headers = {{"ce-id", "1"}}; }), "ce-id"));
+  CHECK(contains(error_of([](Settings& s) { s.headers = {{"Host", "h"}}; }), "Host"));
+  const std::string header = error_of([](Settings& s) { s.headers = {{"X-A", "hidden\n"}}; });
+  CHECK(contains(header, "X-A"));
+  CHECK_FALSE(contains(header, "hidden"));
+  CHECK(error_of([](Settings& s) { s.headers = {{"Authorization", "ApiKey k"}}; }) == "");
+  CHECK(contains(error_of([](Settings& s) { s.tls.ca_file = "/no/ca.pem"; }), "/no/ca.pem"));
+  CHECK(contains(error_of([&](Settings& s) { s.tls.ca_file = secret.path(); }), "tls.caFile"));
+  CHECK(contains(error_of([](Settings& s) { s.tls.cert_file = "/c.pem"; }), "tls.keyFile"));
+  CHECK(contains(error_of([&](Settings& s) {
+                   s.url = "http://h/";
+                   s.tls.server_name = "x";
+                 }),
+                 "https://"));
+}
+
+TEST_CASE("both schemes are registered and open checks the settings first") {
+  Backends backends;
+  add_http_publisher(backends);
+  REQUIRE(backends.publishers.contains("http"));
+  REQUIRE(backends.publishers.contains("https"));
+  PublisherSettings settings = good_settings();
+  settings.envelope = "unknown";
+  CHECK(contains(backends.publishers.at("https").check(settings), "unknown"));
+}
+
+}  // namespace outbox

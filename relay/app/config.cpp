@@ -43,14 +43,23 @@ std::optional<std::string> read_file(const ConfigInput& input, std::vector<Probl
   return text;
 }
 
-ConfigLayer file_layer(const ConfigInput& input, std::vector<Problem>& problems) {
+// What the file gives. `readable` is false when it gives nothing because it is broken as a whole.
+struct FileLayer {
   ConfigLayer layer;
+  bool readable = true;
+};
+
+FileLayer file_layer(const ConfigInput& input, std::vector<Problem>& problems) {
+  FileLayer result;
+  const std::size_t before = problems.size();
   const auto text = read_file(input, problems);
-  if (!text) return layer;
-  const Origin origin{Origin::Kind::file, input.file};
-  const auto node = parse_yaml(*text, "", origin, &input.environment, problems);
-  add_to_layer(layer, "", node, problems);
-  return layer;
+  if (text) {
+    const Origin origin{Origin::Kind::file, input.file};
+    const auto node = parse_yaml(*text, "", origin, &input.environment, problems);
+    add_to_layer(result.layer, "", node, problems);
+  }
+  result.readable = problems.size() == before || !result.layer.empty();
+  return result;
 }
 
 void cover(ConfigLayer& below, const ConfigLayer& above) {
@@ -73,7 +82,8 @@ std::vector<FlagValue> with_broker_name(std::vector<FlagValue> flags, const std:
 // Reads all layers and lays them over each other.
 class Loader {
  public:
-  Loader(const ConfigInput& input, const Backends& backends) : input_(input), backends_(backends) {}
+  Loader(ConfigInput input, const Backends& backends)
+      : input_(std::move(input)), backends_(backends) {}
 
   Config load() {
     gather();
@@ -89,10 +99,13 @@ class Loader {
 
  private:
   void gather() {
-    const ConfigLayer file = file_layer(input_, config_.problems);
+    FileLayer file = file_layer(input_, config_.problems);
+    // What is missing because the file can't be read is not worth a complaint of its own.
+    input_.needs_store = input_.needs_store && file.readable;
+    input_.needs_broker = input_.needs_broker && file.readable;
+    ConfigLayer written = std::move(file.layer);
     const auto environment =
-        environment_layer(input_.environment, brokers_of(file), config_.problems);
-    ConfigLayer written = file;
+        environment_layer(input_.environment, brokers_of(written), config_.problems);
     cover(written, environment);
     auto named = brokers_of(written);
     const std::string only = named.empty() ? "main" : named.front();
@@ -156,7 +169,7 @@ class Loader {
         settings.on_stop == "drain" || (settings.on_stop.empty() && sqlite);
   }
 
-  const ConfigInput& input_;
+  ConfigInput input_;
   const Backends& backends_;
   ConfigLayer layer_;
   std::vector<std::string> brokers_;

@@ -69,6 +69,7 @@ class Checks {
     }
     if (has_password(url)) {
       fail(path, "must not hold a password: URLs are shown; " + password_advice(path));
+      return nullptr;
     }
     const auto found = known.find(scheme_of(url));
     if (found != known.end()) return &found->second;
@@ -91,7 +92,7 @@ class Checks {
   void check_store() {
     const StoreBackend* store =
         backend_of("store.url", backends_.stores, "--store URL", input_.needs_store);
-    if (at("store.table").value.text.empty()) fail("store.table", "is empty");
+    if (at("store.table").good && at("store.table").value.text.empty()) fail("store.table", "is empty");
     if (store == nullptr || !store->check) return;
     const std::string error = store->check(config_.settings.store);
     if (!error.empty()) fail("store.url", error);
@@ -172,12 +173,12 @@ class Checks {
         brokers.push_back(segments[1]);
       }
     }
-    for (const auto& [broker, origin] : route_brokers(at("routes").node)) {
-      if (std::ranges::find(brokers, broker) != brokers.end()) continue;
+    for (const auto& named : route_brokers(at("routes").node)) {
+      if (std::ranges::find(brokers, named.name) != brokers.end()) continue;
       config_.problems.push_back(
-          {origin, "routes", broker,
+          {named.origin, named.path, named.name,
            fmt::format("there is no such broker; there is {}{}", fmt::join(brokers, ", "),
-                       did_you_mean(broker, brokers))});
+                       did_you_mean(named.name, brokers))});
     }
   }
 

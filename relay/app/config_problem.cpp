@@ -24,7 +24,9 @@ std::string describe(const Origin& origin) {
 }
 
 std::string describe(const Problem& problem) {
-  std::string text = describe(problem.origin) + ": ";
+  // A value that nobody gave stands nowhere.
+  const bool nowhere = problem.origin.kind == Origin::Kind::fallback;
+  std::string text = nowhere ? std::string{} : describe(problem.origin) + ": ";
   if (!problem.path.empty()) {
     text += printable(problem.path);
     if (!problem.value.empty()) text += fmt::format(" = \"{}\"", printable(problem.value));

@@ -99,12 +99,13 @@ void read_routes(const ConfigNode& node, const std::string& path, std::vector<Ro
   }
 }
 
-std::vector<std::pair<std::string, Origin>> route_brokers(const ConfigNode& node) {
-  std::vector<std::pair<std::string, Origin>> brokers;
-  for (const auto& route : node.items) {
-    for (const auto& [key, value] : route.entries) {
+std::vector<RouteBroker> route_brokers(const ConfigNode& node) {
+  std::vector<RouteBroker> brokers;
+  for (std::size_t index = 0; index < node.items.size(); ++index) {
+    for (const auto& [key, value] : node.items[index].entries) {
       const bool named = key.text == "broker" && value.kind == ConfigNode::Kind::scalar;
-      if (named && !value.broken) brokers.emplace_back(value.text, value.origin);
+      if (!named || value.broken) continue;
+      brokers.push_back({value.text, fmt::format("routes[{}].broker", index), value.origin});
     }
   }
   return brokers;

@@ -14,8 +14,13 @@ namespace outbox {
 void read_routes(const ConfigNode& node, const std::string& path, std::vector<Route>& routes,
                  std::vector<Problem>& problems);
 
-// The brokers that the routes name, where they are named.
-std::vector<std::pair<std::string, Origin>> route_brokers(const ConfigNode& node);
+// A broker that a route names, and where.
+struct RouteBroker {
+  std::string name;
+  std::string path;
+  Origin origin;
+};
+std::vector<RouteBroker> route_brokers(const ConfigNode& node);
 
 // "{match: {eventType: asset.*}, destination: "{eventType}"}"
 std::string format_route(const Route& route);

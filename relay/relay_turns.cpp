@@ -47,7 +47,8 @@ std::size_t Relay::window_limit(Time now) {
     return now < throttled_until_ ? 0 : ramp_.limit();
   }
   if (options_.breaker.while_open == WhileOpen::charge) return options_.in_flight_max;
-  return window_.size() + breaker_.allowance(now, options_.in_flight_max);
+  const std::size_t probes = breaker_.allowance(now, options_.in_flight_max);
+  return std::min(window_.size() + probes, options_.in_flight_max);
 }
 
 std::size_t Relay::lease_limit(Time now) {
@@ -92,7 +93,7 @@ void Relay::ask_for_rows(Time now) {
   lease.term = options_.lease_term;
   lease.holding = window_.size() + verdicts_.size();
   lease.recovered = recovered_;
-  lease.probe = breaker_.state() != CircuitState::closed;
+  lease.probe = breaker_.state() != CircuitState::closed && breaker_.allowance(now, 1) > 0;
   lease.ordering = options_.ordering;
   lease.dead_blocks_key = options_.dead_blocks_key;
 }

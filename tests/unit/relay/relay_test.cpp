@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -64,6 +65,11 @@ class ScriptedStore final : public OutboxStore {
     std::size_t found = 0;
     for (const Settlement& one : settled) found += one.verdict == verdict ? 1 : 0;
     return found;
+  }
+
+  bool asked_for_a_probe() const {
+    return std::any_of(requests.begin(), requests.end(),
+                       [](const TurnRequest& request) { return request.lease.probe; });
   }
 
   std::deque<Message> rows;
@@ -330,13 +336,42 @@ TEST_CASE("after the break one row is leased as the probe, and its success lets 
   const std::size_t before = world.publisher.sent.size();
   world.run_for(2s);
   REQUIRE(world.publisher.sent.size() == before + 1);
-  CHECK(world.store.requests.back().lease.probe);
+  CHECK(world.store.asked_for_a_probe());
   CHECK(world.relay->status().circuit == CircuitState::half_open);
   world.publisher.answer(Outcome::confirmed);
   world.run_for(1s);
   CHECK(world.relay->status().circuit == CircuitState::closed);
   CHECK(world.store.requests.back().lease.recovered > 0);
   CHECK(world.publisher.sent.size() > before + 1);
+}
+
+TEST_CASE("a charging circuit asks for a row to probe with only when a probe may go") {
+  RelayOptions options;
+  options.breaker.while_open = WhileOpen::charge;
+  World world(options);
+  world.publisher.capacity = 5;
+  world.add_rows(100);
+  world.run_for(10ms);
+  world.publisher.answer_all(Outcome::transport);
+  world.run_for(14s);
+  REQUIRE(world.relay->status().circuit == CircuitState::open);
+  CHECK_FALSE(world.store.asked_for_a_probe());
+  world.run_for(2s);
+  CHECK(world.store.asked_for_a_probe());
+}
+
+TEST_CASE("probes stay within in_flight_max") {
+  RelayOptions options;
+  options.in_flight_max = 1;
+  options.batch_size = 1;
+  options.breaker.probes = 3;
+  options.breaker.consecutive_failures = 1;
+  World world(options);
+  world.add_rows(10);
+  world.run_for(10ms);
+  world.publisher.answer(Outcome::transport);
+  world.run_for(16s);
+  CHECK(world.relay->status().held == 1);
 }
 
 TEST_CASE("rows of one key travel one at a time, in order") {

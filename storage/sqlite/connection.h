@@ -1,0 +1,131 @@
+// One open database file.
+#pragma once
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <sqlite3.h>
+
+#include <chrono>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "storage/sqlite/location.h"
+#include "storage/sqlite/query.h"
+
+namespace outbox::sqlite {
+
+// The database is not what it should be. The text says why, and what to do.
+struct Unusable : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Another process is writing just now.
+struct Busy : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// `error` in words, with the file's name.
+std::string describe(const std::string& path, const SQLite::Exception& error);
+
+// Whether the error says that the file itself can't be used, rather than that one try failed.
+bool is_unusable(const SQLite::Exception& error);
+
+// Confined to one thread. Never creates a file, never checkpoints on its own.
+class Connection {
+ public:
+  // Opens an existing file in WAL mode for a relay or a desk. Throws Unusable or SQLite::Exception.
+  Connection(const std::string& path, std::chrono::milliseconds busy_timeout);
+
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  SQLite::Database& database() { return database_; }
+  const std::string& path() const { return path_; }
+
+  // Throws Unusable unless the journal is a write-ahead log.
+  void require_wal();
+
+  // Whether the path still names the file that is open.
+  bool same_file() const { return identity_of(path_) == identity_; }
+
+  // Rises when another connection has committed; our own commits don't count.
+  std::int64_t data_version() { return number(data_version_); }
+  // Rises when anybody has changed the schema.
+  std::int64_t schema_version() { return number(schema_version_); }
+
+  void begin_read() { begin_.run(); }
+  // Throws Busy when another connection holds the write lock.
+  void begin_write();
+  void commit() { commit_.run(); }
+  // Never throws; no harm when there is nothing to undo.
+  void rollback() noexcept;
+  bool in_transaction() { return sqlite3_get_autocommit(database_.getHandle()) == 0; }
+
+  // Bytes in the write-ahead log, as of this connection's last commit.
+  std::uint64_t wal_bytes() const;
+  // Moves what it can from the log to the database, without waiting for anybody.
+  void checkpoint() noexcept;
+
+ private:
+  static int on_wal_commit(void* self, sqlite3*, const char*, int pages);
+  static std::int64_t number(Query& query);
+  void configure(std::chrono::milliseconds busy_timeout);
+
+  std::string path_;
+  FileIdentity identity_;
+  SQLite::Database database_;
+  int page_size_ = 4096;
+  int wal_pages_ = 0;
+  Query data_version_;
+  Query schema_version_;
+  Query begin_;
+  Query begin_immediate_;
+  Query commit_;
+  Query rollback_;
+};
+
+// A transaction that is undone unless it was committed.
+class Transaction {
+ public:
+  enum class Kind { read, write };
+  Transaction(Connection& connection, Kind kind) : connection_(connection) {
+    kind == Kind::write ? connection.begin_write() : connection.begin_read();
+  }
+  ~Transaction() {
+    if (!done_) connection_.rollback();
+  }
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+
+  void commit() {
+    connection_.commit();
+    done_ = true;
+  }
+
+ private:
+  Connection& connection_;
+  bool done_ = false;
+};
+
+// How many bytes a row's text or blob has, without reading them.
+class SizeProbe {
+ public:
+  SizeProbe(Connection& connection, std::string table, std::string column)
+      : connection_(connection), table_(std::move(table)), column_(std::move(column)) {}
+  ~SizeProbe() { close(); }
+  SizeProbe(const SizeProbe&) = delete;
+  SizeProbe& operator=(const SizeProbe&) = delete;
+
+  // 0 for NULL and numbers, and for a row that is not there.
+  std::uint64_t bytes(std::int64_t row);
+  // Must be called before the transaction ends: an open probe holds its snapshot.
+  void close();
+
+ private:
+  Connection& connection_;
+  std::string table_;
+  std::string column_;
+  sqlite3_blob* blob_ = nullptr;
+};
+
+}  // namespace outbox::sqlite

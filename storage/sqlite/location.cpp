@@ -1,0 +1,146 @@
+#include "storage/sqlite/location.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "relay/backends.h"
+
+namespace outbox::sqlite {
+namespace {
+
+struct FileSystem {
+  std::uint32_t magic;
+  const char* name;
+};
+
+// WAL needs shared memory between processes and POSIX locks that hold: local file systems of Linux.
+constexpr std::array kSupported{
+    FileSystem{0xef53, "ext2/ext3/ext4"}, FileSystem{0x58465342, "xfs"},
+    FileSystem{0x9123683e, "btrfs"},      FileSystem{0x01021994, "tmpfs"},
+    FileSystem{0x794c7630, "overlayfs"},  FileSystem{0x2fc12fc1, "zfs"},
+    FileSystem{0xf2f52010, "f2fs"}};
+
+// Names for those that people try.
+constexpr std::array kKnown{FileSystem{0x6969, "nfs"},      FileSystem{0xff534d42, "cifs"},
+                            FileSystem{0xfe534d42, "smb2"}, FileSystem{0x01021997, "9p"},
+                            FileSystem{0x65735546, "fuse"}, FileSystem{0x00c36400, "ceph"},
+                            FileSystem{0x47504653, "gpfs"}, FileSystem{0x4d44, "vfat"},
+                            FileSystem{0x5346544e, "ntfs"}, FileSystem{0x0bd00bd0, "lustre"}};
+
+std::string file_system_problem(const std::string& path) {
+  struct statfs info {};
+  if (::statfs(path.c_str(), &info) != 0) {
+    return fmt::format("cannot tell the file system of {}: {}", path, std::strerror(errno));
+  }
+  const auto magic = static_cast<std::uint32_t>(info.f_type);
+  const auto same = [magic](const FileSystem& one) { return one.magic == magic; };
+  if (std::any_of(kSupported.begin(), kSupported.end(), same)) return {};
+  const auto known = std::find_if(kKnown.begin(), kKnown.end(), same);
+  const std::string name = known != kKnown.end() ? known->name : fmt::format("type {:#x}", magic);
+  return fmt::format(
+      "{} is on an unsupported file system ({}): SQLite's write-ahead log needs shared memory and "
+      "reliable locks; move the database to a local one (ext4, xfs, btrfs, tmpfs, overlayfs, zfs, "
+      "f2fs)",
+      path, name);
+}
+
+bool may_write(const std::string& path) {
+  return ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
+}
+
+}  // namespace
+
+std::string path_of(const std::string& url) {
+  const std::string scheme = "sqlite:";
+  std::string path = url.rfind(scheme, 0) == 0 ? url.substr(scheme.size()) : std::string{};
+  if (path.rfind("//", 0) == 0) {
+    path.erase(0, 2);
+    if (path.empty() || path.front() != '/') {
+      throw SettingsError(fmt::format(
+          "store.url: '{}' names a host; write sqlite:///absolute/path or sqlite:relative/path",
+          url));
+    }
+  }
+  if (path.empty() || path.back() == '/' || path.front() == ':') {
+    throw SettingsError(fmt::format(
+        "store.url: '{}' names no file; write sqlite:///absolute/path or sqlite:relative/path",
+        url));
+  }
+  if (path.find('?') != std::string::npos || path.find('\0') != std::string::npos) {
+    throw SettingsError(fmt::format("store.url: '{}' carries options; SQLite takes none", url));
+  }
+  // Else a name such as "file:x" would be taken for a URI.
+  return path.front() == '/' ? path : "./" + path;
+}
+
+std::optional<FileIdentity> identity_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return std::nullopt;
+  return FileIdentity{info.st_dev, info.st_ino};
+}
+
+std::string fingerprint_of(const std::string& path) {
+  std::string result;
+  for (const char* suffix : {"", "-wal"}) {
+    struct stat info {};
+    if (::stat((path + suffix).c_str(), &info) != 0) {
+      result += fmt::format("{};", errno);
+      continue;
+    }
+    result += fmt::format("{}:{}:{}:{}.{}:{}.{}:{};", info.st_dev, info.st_ino, info.st_size,
+                          info.st_mtim.tv_sec, info.st_mtim.tv_nsec, info.st_ctim.tv_sec,
+                          info.st_ctim.tv_nsec, info.st_mode);
+  }
+  return result;
+}
+
+std::string location_problem(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) {
+      return fmt::format(
+          "there is no database {} yet; waiting for the application to create it "
+          "(or run: outbox-relay init --apply)",
+          path);
+    }
+    return fmt::format("cannot reach the database {}: {}", path, std::strerror(errno));
+  }
+  if (!S_ISREG(info.st_mode)) return fmt::format("{} is not a file", path);
+  if (std::string problem = file_system_problem(path); !problem.empty()) return problem;
+  return write_problem(path);
+}
+
+std::string write_problem(const std::string& path) {
+  if (!may_write(path)) {
+    return fmt::format(
+        "the relay (uid {}, gid {}) may not write to {}: {}; make the file and its folder writable "
+        "for it, e.g. with mode 0660 and a common group",
+        ::geteuid(), ::getegid(), path, std::strerror(errno));
+  }
+  return {};
+}
+
+std::string directory_of(const std::string& path) {
+  std::error_code ignored;
+  auto real = std::filesystem::weakly_canonical(path, ignored);
+  if (ignored || real.empty()) real = std::filesystem::absolute(path, ignored);
+  const auto parent = real.parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+std::string file_name_of(const std::string& path) {
+  std::error_code ignored;
+  const auto real = std::filesystem::weakly_canonical(path, ignored);
+  return (ignored || real.empty() ? std::filesystem::path(path) : real).filename().string();
+}
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,93 @@
+// A prepared statement that is used again and again.
+#pragma once
+
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace outbox::sqlite {
+
+// Confined to the thread of its connection. Everything may throw SQLite::Exception.
+class Query {
+ public:
+  // A running SELECT. Ends when it goes out of scope: while it lives, a snapshot is held.
+  class Rows {
+   public:
+    explicit Rows(SQLite::Statement& statement) : statement_(statement) {}
+    ~Rows() { statement_.tryReset(); }
+    Rows(const Rows&) = delete;
+    Rows& operator=(const Rows&) = delete;
+
+    bool next() { return statement_.executeStep(); }
+
+    SQLite::Column column(int index) const { return statement_.getColumn(index); }
+    bool null(int index) const { return statement_.isColumnNull(index); }
+    std::int64_t integer(int index) const { return column(index).getInt64(); }
+    std::string text(int index) const { return column(index).getString(); }
+    std::optional<std::string> maybe_text(int index) const {
+      return null(index) ? std::nullopt : std::optional(text(index));
+    }
+    std::optional<std::int64_t> maybe_integer(int index) const {
+      return null(index) ? std::nullopt : std::optional(integer(index));
+    }
+
+   private:
+    SQLite::Statement& statement_;
+  };
+
+  Query(const SQLite::Database& database, const std::string& sql) : statement_(database, sql) {}
+
+  // Starts a SELECT with these values for ?1, ?2, ...
+  template <class... Values>
+  Rows rows(const Values&... values) {
+    bind_all(values...);
+    return Rows(statement_);
+  }
+
+  // Runs a statement to its end. Returns how many rows it changed.
+  template <class... Values>
+  int run(const Values&... values) {
+    bind_all(values...);
+    while (statement_.executeStep()) {
+    }
+    const int changes = statement_.getChanges();
+    statement_.tryReset();
+    return changes;
+  }
+
+ private:
+  template <class... Values>
+  void bind_all(const Values&... values) {
+    statement_.tryReset();
+    int index = 0;
+    (bind(++index, values), ...);
+  }
+
+  template <class Value>
+  void bind(int index, const Value& value) {
+    if constexpr (std::is_same_v<Value, std::nullopt_t>) {
+      statement_.bind(index);
+    } else if constexpr (std::is_integral_v<Value>) {
+      statement_.bind(index, static_cast<std::int64_t>(value));
+    } else {
+      statement_.bind(index, value);
+    }
+  }
+
+  template <class Value>
+  void bind(int index, const std::optional<Value>& value) {
+    if (value) {
+      bind(index, *value);
+    } else {
+      statement_.bind(index);
+    }
+  }
+
+  SQLite::Statement statement_;
+};
+
+}  // namespace outbox::sqlite

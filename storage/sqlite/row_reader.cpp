@@ -1,0 +1,212 @@
+#include "storage/sqlite/row_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+#include <utility>
+
+#include "storage/sqlite/headers.h"
+
+namespace outbox::sqlite {
+namespace {
+
+// No other column may hold more than this, so that a row takes a bounded amount of memory.
+constexpr std::uint64_t kValueBytesMax = 1u << 20;
+
+std::string read_sql(const Sql& sql) {
+  const Columns& c = sql.mapping().columns;
+  return fmt::format(
+      "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, CASE WHEN ?2 THEN {} END FROM {} AS o "
+      "WHERE {} = ?1",
+      sql.column(c.id), sql.column(c.event_type), sql.column(c.ordering_key),
+      sql.column(c.destination), sql.column(c.content_type), sql.column(c.traceparent),
+      sql.column(c.headers), sql.column(c.occurred_on), sql.column(c.not_before),
+      sql.column(c.retry_count), sql.column(c.payload), sql.table(), sql.row_key());
+}
+
+// While it lives, SQLite fails to read a larger value instead of taking the memory for it.
+class ValueLimit {
+ public:
+  ValueLimit(Connection& connection, std::uint64_t bytes)
+      : handle_(connection.database().getHandle()),
+        before_(sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH,
+                              static_cast<int>(std::min<std::uint64_t>(bytes, INT_MAX)))) {}
+  ~ValueLimit() { sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, before_); }
+  ValueLimit(const ValueLimit&) = delete;
+  ValueLimit& operator=(const ValueLimit&) = delete;
+
+ private:
+  sqlite3* handle_;
+  int before_;
+};
+
+// Collects the first thing that is wrong with a row.
+class Defects {
+ public:
+  void add(const std::string& column, const std::string& what) {
+    if (!first_) first_ = fmt::format("column {}: {}", column, what);
+  }
+  std::optional<std::string> first() const { return first_; }
+
+ private:
+  std::optional<std::string> first_;
+};
+
+// A text fit to be an attribute of a message.
+std::optional<std::string> attribute(const Query::Rows& rows, int index, const std::string& column,
+                                     Defects& defects) {
+  if (rows.null(index)) return std::nullopt;
+  if (rows.column(index).isBlob()) {
+    defects.add(column, "holds a BLOB, not a text");
+    return std::nullopt;
+  }
+  std::string text = rows.text(index);
+  if (text.find('\0') != std::string::npos) {
+    defects.add(column, fmt::format("holds a NUL at byte {}", text.find('\0') + 1));
+    return std::nullopt;
+  }
+  if (!is_utf8(text)) {
+    defects.add(column, "is not valid UTF-8");
+    return std::nullopt;
+  }
+  return text;
+}
+
+std::string required(const Query::Rows& rows, int index, const std::string& column,
+                     Defects& defects) {
+  const auto text = attribute(rows, index, column, defects);
+  if (!text || text->empty()) defects.add(column, "is empty");
+  return text.value_or("");
+}
+
+}  // namespace
+
+RowReader::RowReader(Connection& connection, const Sql& sql, std::string outbox,
+                     SideRows& side_rows, const Clocks& clocks)
+    : connection_(connection),
+      outbox_(std::move(outbox)),
+      side_rows_(side_rows),
+      clocks_(clocks),
+      columns_(sql.mapping().columns),
+      sizes_(connection, sql.mapping().table, sql.mapping().columns.payload),
+      read_(connection.database(), read_sql(sql)),
+      times_(connection),
+      leased_(connection.database(),
+              "SELECT row_key, alone, noted FROM outbox_relay_leases "
+              "WHERE outbox = ?1 AND incarnation = ?2 AND epoch = ?3 ORDER BY row_key") {}
+
+Loaded RowReader::load(const std::vector<Picked>& rows, LeaseId lease, std::uint64_t payload_max) {
+  Loaded loaded;
+  if (rows.empty()) return loaded;
+  loaded.messages.reserve(rows.size());
+  const ValueLimit limit(connection_, std::max(payload_max, kValueBytesMax));
+  Transaction snapshot(connection_, Transaction::Kind::read);
+  for (const Picked& picked : rows) {
+    if (auto message = read(picked, lease, payload_max)) {
+      loaded.messages.push_back(std::move(*message));
+    } else {
+      loaded.vanished.push_back(picked.row);
+    }
+  }
+  snapshot.commit();
+  return loaded;
+}
+
+std::vector<Picked> RowReader::leased_under(std::int64_t incarnation, LeaseId epoch) {
+  std::vector<Picked> result;
+  auto rows = leased_.rows(outbox_, incarnation, static_cast<std::int64_t>(epoch));
+  while (rows.next()) {
+    Picked picked;
+    picked.row = rows.integer(0);
+    picked.order = picked.row;
+    picked.payload_size = sizes_.bytes(picked.row);
+    picked.alone = rows.integer(1) != 0;
+    picked.noted = rows.integer(2) != 0;
+    result.push_back(picked);
+  }
+  sizes_.close();
+  return result;
+}
+
+std::optional<Message> RowReader::read(const Picked& picked, LeaseId lease,
+                                       std::uint64_t payload_max) {
+  Message message;
+  try {
+    auto rows = read_.rows(picked.row, picked.payload_size <= payload_max ? 1 : 0);
+    if (!rows.next()) return std::nullopt;
+    message = read_columns(rows, picked);
+  } catch (const SQLite::Exception& error) {
+    if ((error.getErrorCode() & 0xff) != SQLITE_TOOBIG) throw;
+    message.defect = fmt::format("a column holds more than {} bytes", kValueBytesMax);
+    message.payload_size = picked.payload_size;
+  }
+  message.row = std::to_string(picked.row);
+  message.lease = lease;
+  message.alone = picked.alone;
+  read_history(picked, message);
+  return message;
+}
+
+Message RowReader::read_columns(const Query::Rows& rows, const Picked& picked) {
+  Message message;
+  Defects defects;
+  message.id = required(rows, 0, columns_.id, defects);
+  message.event_type = required(rows, 1, columns_.event_type, defects);
+  message.ordering_key = attribute(rows, 2, columns_.ordering_key, defects);
+  message.destination = attribute(rows, 3, columns_.destination, defects);
+  message.content_type = attribute(rows, 4, columns_.content_type, defects);
+  message.traceparent = attribute(rows, 5, columns_.traceparent, defects);
+  const auto headers = attribute(rows, 6, columns_.headers, defects);
+  if (headers && !headers->empty()) {
+    if (const auto defect = parse_headers(*headers, message.headers)) {
+      defects.add(columns_.headers, *defect);
+    }
+  }
+  message.defect = defects.first();
+  read_times(rows, message);
+  message.history.retry_count =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows.integer(9), 0, UINT32_MAX));
+  message.payload_size = picked.payload_size;
+  if (!rows.null(10)) {
+    message.payload = rows.text(10);
+    message.payload_size = message.payload.size();
+  }
+  return message;
+}
+
+void RowReader::read_times(const Query::Rows& rows, Message& message) {
+  const std::string occurred = rows.text(7);
+  const auto time = times_.read(occurred);
+  if (time) {
+    message.occurred_on = is_rfc3339_utc(occurred) ? occurred : to_text(*time);
+    message.age = std::max<Duration>(clocks_.wall() - *time, Duration{0});
+  } else if (!message.defect) {
+    message.defect = fmt::format("column {}: holds no time", columns_.occurred_on);
+  }
+  if (!rows.null(8) && !message.defect && !times_.read(rows.text(8))) {
+    message.defect = fmt::format("column {}: holds no time", columns_.not_before);
+  }
+}
+
+void RowReader::read_history(const Picked& picked, Message& message) {
+  if (!picked.noted) return;
+  const auto side = side_rows_.read(picked.row);
+  if (!side) return;
+  message.generation = side->generation;
+  RowHistory& history = message.history;
+  if (side->state) {
+    history.retry_count = static_cast<std::uint32_t>(side->retry_count.value_or(0));
+  }
+  history.counted = side->counted;
+  history.misconfigured_tries = side->misconfigured_tries;
+  history.last_failure = side->last_failure;
+  history.last_delay = side->last_delay;
+  history.outcome_unknown = side->outcome_unknown;
+  if (side->last_attempt) history.since_last_attempt = side_rows_.since(*side->last_attempt);
+  if (side->misconfigured_since) {
+    history.misconfigured_for = side_rows_.since(*side->misconfigured_since);
+  }
+}
+
+}  // namespace outbox::sqlite

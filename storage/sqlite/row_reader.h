@@ -1,0 +1,50 @@
+// Turns leased rows into messages.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "relay/message.h"
+#include "storage/sqlite/selector.h"
+#include "storage/sqlite/side_rows.h"
+#include "storage/sqlite/time_reader.h"
+
+namespace outbox::sqlite {
+
+struct Loaded {
+  std::vector<Message> messages;
+  std::vector<std::int64_t> vanished;  // leased, but no longer in the outbox
+};
+
+// Confined to the connection's thread. Reads after the leases are on disk, in one short snapshot,
+// so that the write lock need not be held for it.
+class RowReader {
+ public:
+  RowReader(Connection& connection, const Sql& sql, std::string outbox, SideRows& side_rows,
+            const Clocks& clocks);
+
+  Loaded load(const std::vector<Picked>& rows, LeaseId lease, std::uint64_t payload_max);
+
+  // The rows that this relay leased under that epoch.
+  std::vector<Picked> leased_under(std::int64_t incarnation, LeaseId epoch);
+
+ private:
+  std::optional<Message> read(const Picked& picked, LeaseId lease, std::uint64_t payload_max);
+  Message read_columns(const Query::Rows& rows, const Picked& picked);
+  void read_times(const Query::Rows& rows, Message& message);
+  void read_history(const Picked& picked, Message& message);
+
+  Connection& connection_;
+  std::string outbox_;
+  SideRows& side_rows_;
+  const Clocks& clocks_;
+  Columns columns_;
+  SizeProbe sizes_;
+  Query read_;
+  TimeReader times_;
+  Query leased_;
+};
+
+}  // namespace outbox::sqlite

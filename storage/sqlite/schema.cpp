@@ -1,0 +1,287 @@
+#include "storage/sqlite/schema.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <set>
+
+namespace outbox::sqlite {
+namespace {
+
+constexpr mode_t kFileMode = 0660;  // the umask is taken off
+
+constexpr const char* kRelayTables = R"(
+CREATE TABLE IF NOT EXISTS outbox_relay_meta (
+  outbox TEXT NOT NULL,            -- '' for what concerns all outboxes of this database
+  name TEXT NOT NULL,
+  value,
+  PRIMARY KEY (outbox, name)) WITHOUT ROWID;
+
+-- One row for each running relay. Times are nanoseconds of CLOCK_BOOTTIME.
+CREATE TABLE IF NOT EXISTS outbox_relay_incarnations (
+  outbox TEXT NOT NULL,
+  incarnation INTEGER NOT NULL,
+  boot_id TEXT NOT NULL,
+  lease_until INTEGER NOT NULL,    -- the end of all its leases
+  turn INTEGER NOT NULL,           -- number of its last turn
+  epoch INTEGER NOT NULL,          -- fencing epoch of that turn
+  lock_path TEXT,                  -- file beside the database that it keeps locked while it lives
+  lock_dev INTEGER,
+  lock_inode INTEGER,
+  instance_name TEXT,
+  instance_pid INTEGER,
+  started_at TEXT NOT NULL,
+  PRIMARY KEY (outbox, incarnation)) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS outbox_relay_leases (
+  outbox TEXT NOT NULL,
+  row_key NOT NULL,
+  incarnation INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  alone INTEGER NOT NULL,          -- leased with nothing beside it
+  large INTEGER NOT NULL,          -- too large to be rewritten
+  noted INTEGER NOT NULL,          -- outbox_relay_rows has a row for it
+  PRIMARY KEY (outbox, row_key)) WITHOUT ROWID;
+
+-- What the outbox has no column for. A state here stands for the one in the outbox.
+CREATE TABLE IF NOT EXISTS outbox_relay_rows (
+  outbox TEXT NOT NULL,
+  row_key NOT NULL,
+  state TEXT,                      -- these six only where the outbox's row can't be written
+  dead_letter_reason TEXT,
+  error TEXT,
+  due TEXT,
+  retry_count INTEGER,
+  processed_on TEXT,
+  generation INTEGER NOT NULL DEFAULT 0,
+  counted INTEGER NOT NULL DEFAULT 0,
+  misconfigured_tries INTEGER NOT NULL DEFAULT 0,
+  misconfigured_since TEXT,
+  last_failure TEXT,
+  last_delay_ms INTEGER,
+  last_attempt_at TEXT,
+  boot INTEGER,                    -- which boot the next two count from
+  misconfigured_since_boot INTEGER,
+  last_attempt_boot INTEGER,
+  outcome_unknown INTEGER NOT NULL DEFAULT 0,
+  takeovers INTEGER NOT NULL DEFAULT 0,
+  crashes INTEGER NOT NULL DEFAULT 0,
+  waits_for_recovery_epoch INTEGER,
+  PRIMARY KEY (outbox, row_key)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS outbox_relay_rows_waiting
+  ON outbox_relay_rows (outbox, waits_for_recovery_epoch, row_key)
+  WHERE waits_for_recovery_epoch IS NOT NULL;
+CREATE INDEX IF NOT EXISTS outbox_relay_rows_state
+  ON outbox_relay_rows (outbox, state, due, row_key) WHERE state IS NOT NULL;
+
+CREATE TABLE IF NOT EXISTS outbox_relay_brokers (
+  outbox TEXT NOT NULL,
+  broker TEXT NOT NULL,
+  state TEXT,
+  reason TEXT,
+  isolated INTEGER NOT NULL DEFAULT 0,
+  paused INTEGER NOT NULL DEFAULT 0,
+  updated TEXT,
+  PRIMARY KEY (outbox, broker)) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS outbox_relay_attempts (
+  outbox TEXT NOT NULL,
+  row_key NOT NULL,
+  at TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  reason TEXT);
+CREATE INDEX IF NOT EXISTS outbox_relay_attempts_row ON outbox_relay_attempts (outbox, row_key);
+
+CREATE TABLE IF NOT EXISTS outbox_relay_audit (
+  outbox TEXT NOT NULL,
+  row_key,
+  event_id TEXT,
+  at TEXT NOT NULL,
+  action TEXT NOT NULL,            -- dead_letter, redrive, isolate, close
+  reason TEXT);
+CREATE INDEX IF NOT EXISTS outbox_relay_audit_row ON outbox_relay_audit (outbox, row_key);
+)";
+
+std::string meta_ddl() {
+  return fmt::format(
+      "INSERT OR IGNORE INTO outbox_relay_meta (outbox, name, value)\n"
+      "  VALUES ('', 'schema_major', {}), ('', 'schema_minor', 0);\n",
+      kSchemaMajor);
+}
+
+bool has_table(Connection& connection, const std::string& name) {
+  Query find(connection.database(),
+             "SELECT 1 FROM main.sqlite_schema WHERE type='table' AND name=?");
+  auto rows = find.rows(name);
+  return rows.next();
+}
+
+std::set<std::string> columns_of(Connection& connection, const std::string& table) {
+  Query list(connection.database(), "SELECT lower(name) FROM pragma_table_xinfo(?, 'main')");
+  std::set<std::string> result;
+  auto rows = list.rows(table);
+  while (rows.next()) result.insert(rows.text(0));
+  return result;
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  });
+  return text;
+}
+
+void require_columns(Connection& connection, const Mapping& mapping, const std::string& table) {
+  const auto present = columns_of(connection, table);
+  std::string missing;
+  for (const std::string& name : mapping.column_names()) {
+    if (present.contains(lower(name))) continue;
+    missing += (missing.empty() ? "" : ", ") + name;
+  }
+  if (missing.empty()) return;
+  throw Unusable(
+      fmt::format("the table {} in {} has no column {}: add what is missing "
+                  "(outbox-relay init prints the whole table)",
+                  table, connection.path(), missing));
+}
+
+// The row key must be the rowid: a settlement looks rows up by nothing else.
+void require_rowid(Connection& connection, const Mapping& mapping, const std::string& table) {
+  Query find(connection.database(),
+             "SELECT t.type = 'table' AND t.wr = 0 AND c.pk = 1 AND upper(c.type) = 'INTEGER' "
+             "FROM pragma_table_list(?1) AS t, pragma_table_xinfo(?1, 'main') AS c "
+             "WHERE t.schema = 'main' AND lower(c.name) = lower(?2)");
+  auto rows = find.rows(table, mapping.row_key);
+  if (rows.next() && rows.integer(0) != 0) return;
+  throw Unusable(
+      fmt::format("the table {} in {} must be a table whose column {} is its INTEGER PRIMARY KEY",
+                  table, connection.path(), mapping.row_key));
+}
+
+void check_schema_version(Connection& connection) {
+  Query find(connection.database(),
+             "SELECT value FROM outbox_relay_meta WHERE outbox = '' AND name = 'schema_major'");
+  auto rows = find.rows();
+  const std::int64_t major = rows.next() ? rows.integer(0) : 0;
+  if (major <= kSchemaMajor) return;
+  throw Unusable(
+      fmt::format("the relay's tables in {} have version {}, this program knows up to {}: run a "
+                  "newer outbox-relay",
+                  connection.path(), major, kSchemaMajor));
+}
+
+// Whether all of the relay's tables and their first version's columns are there.
+bool relay_tables_complete(Connection& connection) {
+  for (const char* table : {"outbox_relay_meta", "outbox_relay_incarnations", "outbox_relay_leases",
+                            "outbox_relay_rows", "outbox_relay_brokers", "outbox_relay_attempts",
+                            "outbox_relay_audit"}) {
+    if (!has_table(connection, table)) return false;
+  }
+  return true;
+}
+
+void create_file(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
+  if (file >= 0) {
+    ::close(file);
+    return;
+  }
+  if (errno == EEXIST) return;
+  throw Unusable(fmt::format("cannot create {}: {}", path, std::strerror(errno)));
+}
+
+}  // namespace
+
+std::string outbox_ddl(const Mapping& mapping) {
+  const Columns& c = mapping.columns;
+  const States& s = mapping.states;
+  const IndexNames names = index_names(mapping);
+  const std::string table = quoted(mapping.table);
+  std::string ddl = fmt::format(
+      "CREATE TABLE IF NOT EXISTS {} (\n"
+      "  {} INTEGER PRIMARY KEY AUTOINCREMENT,\n"
+      "  {} TEXT NOT NULL UNIQUE,\n  {} TEXT NOT NULL,\n  {} TEXT,\n  {} TEXT,\n  {} TEXT,\n"
+      "  {} TEXT,\n  {} TEXT,\n"
+      "  {} TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),\n  {} TEXT,\n"
+      "  {} TEXT NOT NULL DEFAULT {},\n  {} INTEGER NOT NULL DEFAULT 0,\n"
+      "  {} TEXT,\n  {} TEXT,\n  {} TEXT,\n  {} TEXT,\n"
+      "  {} BLOB NOT NULL);\n",
+      table, mapping.row_key, c.id, c.event_type, c.ordering_key, c.destination, c.content_type,
+      c.headers, c.traceparent, c.occurred_on, c.not_before, c.status, literal(s.pending),
+      c.retry_count, c.next_attempt, c.last_error, c.processed_on, c.dead_letter_reason, c.payload);
+  const auto index = [&](const std::string& name, const std::string& columns,
+                         const std::string& where) {
+    ddl += fmt::format("CREATE INDEX IF NOT EXISTS {}\n  ON {} ({}) WHERE {};\n", quoted(name),
+                       table, columns, where);
+  };
+  index(names.pending, mapping.order, fmt::format("{} = {}", c.status, literal(s.pending)));
+  index(names.failed, c.next_attempt + ", " + mapping.order,
+        fmt::format("{} = {}", c.status, literal(s.failed)));
+  index(names.dead, mapping.order, fmt::format("{} = {}", c.status, literal(s.dead_lettered)));
+  index(names.key, c.ordering_key + ", " + mapping.order,
+        fmt::format("{} IS NOT NULL AND {} IN ({}, {}, {})", c.ordering_key, c.status,
+                    literal(s.pending), literal(s.failed), literal(s.dead_lettered)));
+  return ddl;
+}
+
+std::string relay_ddl() { return kRelayTables + std::string("\n") + meta_ddl(); }
+
+std::string complete_ddl(const Mapping& mapping) {
+  return "PRAGMA journal_mode=WAL;\n\n" + outbox_ddl(mapping) + relay_ddl();
+}
+
+std::string require_outbox(Connection& connection, const Mapping& mapping) {
+  std::string name;
+  {
+    Query find(connection.database(),
+               "SELECT name FROM main.sqlite_schema WHERE type IN ('table', 'view') "
+               "AND lower(name) = lower(?)");
+    auto rows = find.rows(mapping.table);
+    if (rows.next()) name = rows.text(0);
+  }
+  if (name.empty()) {
+    throw Unusable(
+        fmt::format("{} has no table {} yet; waiting for the application to create it "
+                    "(outbox-relay init prints it)",
+                    connection.path(), mapping.table));
+  }
+  require_columns(connection, mapping, name);
+  require_rowid(connection, mapping, name);
+  if (connection.database().execAndGet("PRAGMA encoding").getString() != "UTF-8") {
+    throw Unusable(
+        fmt::format("{} keeps its texts in UTF-16: the relay needs UTF-8", connection.path()));
+  }
+  connection.require_wal();
+  return name;
+}
+
+void require_relay_tables(Connection& connection, bool may_create) {
+  if (has_table(connection, "outbox_relay_meta")) check_schema_version(connection);
+  if (relay_tables_complete(connection)) return;
+  if (!may_create) {
+    throw Unusable(
+        fmt::format("{} lacks the relay's own tables, and store.createRelayTables is off: run "
+                    "outbox-relay init --apply",
+                    connection.path()));
+  }
+  Transaction transaction(connection, Transaction::Kind::write);
+  connection.database().exec(relay_ddl());
+  transaction.commit();
+}
+
+void apply_schema(const std::string& path, const Mapping& mapping) {
+  create_file(path);
+  Connection connection(path, std::chrono::seconds(5));
+  connection.database().exec("PRAGMA journal_mode=WAL");
+  connection.require_wal();
+  if (has_table(connection, "outbox_relay_meta")) check_schema_version(connection);
+  Transaction transaction(connection, Transaction::Kind::write);
+  connection.database().exec(outbox_ddl(mapping) + relay_ddl());
+  transaction.commit();
+}
+
+}  // namespace outbox::sqlite

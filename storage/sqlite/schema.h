@@ -1,0 +1,31 @@
+// The outbox table and the relay's own tables beside it: creating and checking them.
+#pragma once
+
+#include <string>
+
+#include "storage/sqlite/connection.h"
+#include "storage/sqlite/mapping.h"
+
+namespace outbox::sqlite {
+
+// Version of the relay's own tables. A program runs on its own major version and the one before.
+constexpr int kSchemaMajor = 1;
+
+// Statements for the sqlite3 shell: the outbox, its indexes, the relay's tables. All of them leave
+// alone what exists.
+std::string outbox_ddl(const Mapping& mapping);
+std::string relay_ddl();
+std::string complete_ddl(const Mapping& mapping);
+
+// The outbox's name as the database spells it: the key of the relay's own rows. Throws Unusable if
+// there is no such table, or it lacks columns, or is a view or a table without rowid.
+std::string require_outbox(Connection& connection, const Mapping& mapping);
+
+// Makes sure that the relay's tables are there and of a version that this program knows. Creates
+// them if it may; throws Unusable if not.
+void require_relay_tables(Connection& connection, bool may_create);
+
+// Creates everything that is missing, the file, too. Throws SQLite::Exception or Unusable.
+void apply_schema(const std::string& path, const Mapping& mapping);
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,237 @@
+#include "storage/sqlite/selector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "storage/sqlite/side_rows.h"
+
+namespace outbox::sqlite {
+namespace {
+
+constexpr std::size_t kBudgetFactor = 10;
+constexpr std::size_t kBudgetMin = 1000;
+constexpr std::int64_t kTakeoversBeforeSolitude = 2;
+
+}  // namespace
+
+Selector::Selector(Connection& connection, const Sql& sql, std::string outbox)
+    : outbox_(std::move(outbox)),
+      candidates_(connection, sql, outbox_),
+      sizes_(connection, sql.mapping().table, sql.mapping().columns.payload),
+      times_(connection),
+      key_(connection.database(),
+           fmt::format("SELECT {0}, coalesce(r.state, {1}), l.incarnation FROM {2} {3} "
+                       "WHERE {4} = ?2 AND {5} AND {6} > ?3 AND {6} < ?4 ORDER BY {6}",
+                       sql.row_key(), sql.state_name(), sql.from_key(), sql.beside(),
+                       sql.column(sql.mapping().columns.ordering_key), sql.is_undecided(),
+                       sql.order())) {}
+
+Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
+  request_ = request;
+  scene_ = scene;
+  bytes_ = 0;
+  stopped_ = false;
+  selection_ = {};
+  picked_.clear();
+  free_up_to_.clear();
+  const std::size_t budget = std::max(kBudgetMin, kBudgetFactor * scene.limit);
+  if (candidates_.begin(scene.now, scene.wall, scene.changed, budget)) blocked_.clear();
+  if (!take_solitary()) choose();
+  candidates_.end();
+  sizes_.close();
+  if (stopped_ || !candidates_.exhausted()) selection_.more = true;
+  selection_.next_due = candidates_.next_due();
+  std::sort(selection_.rows.begin(), selection_.rows.end(),
+            [](const Picked& one, const Picked& other) { return one.order < other.order; });
+  return std::move(selection_);
+}
+
+void Selector::settled(const std::vector<std::int64_t>& rows) {
+  for (const std::int64_t row : rows) unblock(row);
+}
+
+void Selector::released(const std::vector<std::int64_t>& rows) {
+  for (const std::int64_t row : rows) {
+    unblock(row);
+    if (const auto candidate = candidates_.find(row)) candidates_.turn_back(candidate->order);
+  }
+}
+
+void Selector::unblock(std::int64_t row) {
+  if (const auto waiting = blocked_.unblock(row)) candidates_.turn_back(*waiting);
+}
+
+void Selector::choose() {
+  const std::size_t limit = scene_.limit;
+  if (request_.probe) {
+    // A row that has never failed says most about the broker.
+    pick_fresh(limit);
+    pick_retries(limit);
+    const auto found = [this] { return stopped_ || !selection_.rows.empty(); };
+    const auto visit = [this](const Candidate& candidate) { return pick(candidate); };
+    candidates_.walk_waiting(INT64_MAX, found, visit);
+  } else if (request_.retry_limit >= limit) {
+    pick_in_table_order();
+  } else {
+    pick_retries(request_.retry_limit);
+    pick_fresh(limit);
+    pick_retries(limit);
+  }
+}
+
+bool Selector::enough(std::size_t target) const {
+  return stopped_ || selection_.rows.size() >= std::min(target, scene_.limit);
+}
+
+// A row that must be alone was met while others were held: its turn comes before anything else.
+bool Selector::take_solitary() {
+  if (!solitary_) return false;
+  const auto candidate = candidates_.find(*solitary_);
+  if (!candidate || candidate->holder || !wants_to_be_alone(*candidate)) {
+    solitary_.reset();
+    return false;
+  }
+  if (request_.holding > 0) {
+    selection_.wants_solitude = true;
+    stopped_ = true;
+    return true;
+  }
+  if (!scene_.look_only) solitary_.reset();
+  return pick(*candidate) != Step::passed;
+}
+
+void Selector::pick_fresh(std::size_t target) {
+  candidates_.walk_fresh([&] { return enough(target); },
+                         [this](const Candidate& candidate) { return pick(candidate); });
+}
+
+void Selector::pick_retries(std::size_t target) {
+  const auto is_enough = [&] { return enough(target); };
+  const auto visit = [this](const Candidate& candidate) { return pick(candidate); };
+  if (request_.recovered > 0) {
+    candidates_.walk_waiting(static_cast<std::int64_t>(request_.recovered), is_enough, visit);
+  }
+  candidates_.walk_due(is_enough, visit);
+}
+
+// Fresh rows and retries alike, by their place in the table.
+void Selector::pick_in_table_order() {
+  const std::vector<Candidate> retries = collect_retries();
+  auto next = retries.begin();
+  const auto pick_before = [&](std::int64_t order) {
+    while (next != retries.end() && next->order < order && !enough(scene_.limit)) pick(*next++);
+  };
+  candidates_.walk_fresh([&] { return enough(scene_.limit); },
+                         [&](const Candidate& candidate) {
+                           pick_before(candidate.order);
+                           return enough(scene_.limit) ? Step::halt : pick(candidate);
+                         });
+  pick_before(INT64_MAX);
+  if (next != retries.end()) selection_.more = true;
+  if (next != retries.end() || scene_.look_only) candidates_.start_over_due();
+}
+
+// As many retries as could be leased, by their place in the table.
+std::vector<Candidate> Selector::collect_retries() {
+  std::vector<Candidate> retries;
+  std::unordered_set<std::int64_t> seen;
+  const auto full = [&] { return retries.size() >= scene_.limit; };
+  const auto collect = [&](const Candidate& candidate) {
+    if (candidate.holder) {
+      return candidate.holder == scene_.incarnation ? Step::mine : Step::passed;
+    }
+    if (seen.insert(candidate.row).second) retries.push_back(candidate);
+    return Step::taken;
+  };
+  if (request_.recovered > 0) {
+    candidates_.walk_waiting(static_cast<std::int64_t>(request_.recovered), full, collect);
+  }
+  candidates_.walk_due(full, collect);
+  std::sort(retries.begin(), retries.end(),
+            [](const Candidate& one, const Candidate& other) { return one.order < other.order; });
+  return retries;
+}
+
+Step Selector::pick(const Candidate& candidate) {
+  if (picked_.contains(candidate.row)) return Step::mine;
+  if (candidate.holder) {
+    return candidate.holder == scene_.incarnation ? Step::mine : Step::passed;
+  }
+  if (waits(candidate) || !key_is_free(candidate)) return Step::passed;
+  const bool alone = wants_to_be_alone(candidate);
+  if (alone && (request_.holding > 0 || !selection_.rows.empty())) {
+    solitary_ = candidate.row;
+    selection_.wants_solitude = true;
+    stopped_ = true;
+    return Step::halt;
+  }
+  const std::uint64_t size = size_of(candidate);
+  if (!fits(size)) {
+    stopped_ = true;
+    return Step::halt;
+  }
+  bytes_ += size <= request_.payload_max ? size : 0;
+  picked_.insert(candidate.row);
+  selection_.rows.push_back({candidate.row, candidate.order, size, alone, candidate.noted});
+  if (request_.ordering == Ordering::key && candidate.key) {
+    free_up_to_[*candidate.key] = candidate.order;
+  }
+  if (scene_.look_only || alone) stopped_ = true;
+  if (scene_.look_only) return Step::halt;
+  unblock(candidate.row);
+  return Step::taken;
+}
+
+// The application asked for it to be sent later. What is no time is leased: its defect is found
+// when it is read.
+bool Selector::waits(const Candidate& candidate) {
+  if (!candidate.not_before) return false;
+  const auto time = times_.read(*candidate.not_before);
+  return time && *time > scene_.wall;
+}
+
+bool Selector::wants_to_be_alone(const Candidate& candidate) const {
+  return candidate.takeovers >= kTakeoversBeforeSolitude;
+}
+
+bool Selector::fits(std::uint64_t size) const {
+  // What is too large to be loaded takes no memory.
+  if (selection_.rows.empty() || size > request_.payload_max) return true;
+  return bytes_ + size <= request_.bytes;
+}
+
+std::uint64_t Selector::size_of(const Candidate& candidate) {
+  return candidate.payload_size ? *candidate.payload_size : sizes_.bytes(candidate.row);
+}
+
+// Whether all undecided rows of the key that come before are held by this relay, or picked.
+bool Selector::key_is_free(const Candidate& candidate) {
+  if (request_.ordering == Ordering::none || !candidate.key) return true;
+  const std::string& key = *candidate.key;
+  if (blocked_.holds_back(key, candidate.order)) return false;
+  const auto known = free_up_to_.find(key);
+  const std::int64_t after = known == free_up_to_.end() ? INT64_MIN : known->second;
+  const auto blocker = blocker_of(candidate, after);
+  if (blocker) blocked_.block(key, *blocker, candidate.order);
+  return !blocker.has_value();
+}
+
+std::optional<std::int64_t> Selector::blocker_of(const Candidate& candidate, std::int64_t after) {
+  auto rows = key_.rows(outbox_, *candidate.key, after, candidate.order);
+  while (rows.next()) {
+    const std::int64_t row = rows.integer(0);
+    const std::string state = rows.text(1);
+    if (state == state::kProcessed) continue;
+    if (state == state::kDeadLettered) {
+      if (!request_.dead_blocks_key) continue;
+      return row;
+    }
+    const bool ours = !rows.null(2) && rows.integer(2) == scene_.incarnation;
+    if (!ours && !picked_.contains(row)) return row;
+  }
+  return std::nullopt;
+}
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,42 @@
+// All that works on one open connection.
+#pragma once
+
+#include <string>
+
+#include "storage/sqlite/connection.h"
+#include "storage/sqlite/incarnation.h"
+#include "storage/sqlite/peers.h"
+#include "storage/sqlite/row_reader.h"
+#include "storage/sqlite/selector.h"
+#include "storage/sqlite/settler.h"
+#include "storage/sqlite/side_rows.h"
+#include "storage/sqlite/sql.h"
+
+namespace outbox::sqlite {
+
+// The schema is not the one that the statements were made for: open anew.
+struct SchemaChanged {};
+
+// Confined to one thread. Opening throws Unusable, Busy or SQLite::Exception.
+struct Session {
+  Session(const std::string& path, const Mapping& mapping, bool may_create, const Clocks& clocks);
+
+  // Throws SchemaChanged.
+  void require_same_schema();
+  // Whether an operator has isolated the broker's circuit.
+  bool circuit_held();
+
+  Connection connection;
+  std::int64_t schema_version;
+  std::string outbox;
+  Sql sql;
+  SideRows side_rows;
+  Settler settler;
+  Selector selector;
+  RowReader reader;
+  Registration registration;
+  Peers peers;
+  Query circuit;
+};
+
+}  // namespace outbox::sqlite

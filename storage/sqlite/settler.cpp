@@ -1,0 +1,362 @@
+#include "storage/sqlite/settler.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <stdexcept>
+#include <utility>
+
+namespace outbox::sqlite {
+namespace {
+
+constexpr std::size_t kReasonBytesMax = 1024;
+constexpr std::size_t kUntouchableMax = 10'000;
+
+std::string update_sql(const Sql& sql, const std::string& assignments) {
+  // SET takes bare column names, hence no alias in it.
+  return fmt::format("UPDATE {} AS o SET {} WHERE {} = ?1 AND {}", sql.table(), assignments,
+                     sql.row_key(), sql.is_open());
+}
+
+std::string processed_sql(const Sql& sql) {
+  const Columns& c = sql.mapping().columns;
+  return update_sql(sql,
+                    fmt::format("{} = {}, {} = ?2, {} = NULL, {} = NULL", quoted(c.status),
+                                literal(sql.mapping().states.processed), quoted(c.processed_on),
+                                quoted(c.last_error), quoted(c.next_attempt)));
+}
+
+std::string failed_sql(const Sql& sql) {
+  const Columns& c = sql.mapping().columns;
+  return update_sql(
+      sql, fmt::format("{0} = {1}, {2} = coalesce(?2, {2}) + ?3, {3} = ?4, {4} = ?5",
+                       quoted(c.status), literal(sql.mapping().states.failed),
+                       quoted(c.retry_count), quoted(c.last_error), quoted(c.next_attempt)));
+}
+
+std::string dead_sql(const Sql& sql) {
+  const Columns& c = sql.mapping().columns;
+  return update_sql(
+      sql, fmt::format("{0} = {1}, {2} = coalesce(?2, {2}) + ?3, {3} = ?4, {4} = ?5, {5} = NULL",
+                       quoted(c.status), literal(sql.mapping().states.dead_lettered),
+                       quoted(c.retry_count), quoted(c.last_error), quoted(c.dead_letter_reason),
+                       quoted(c.next_attempt)));
+}
+
+// Errors of one row, not of the database: constraints, triggers, a value of the wrong kind.
+bool is_refusal(const SQLite::Exception& error) {
+  switch (error.getErrorCode() & 0xff) {
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH:
+    case SQLITE_TOOBIG:
+    case SQLITE_ERROR:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::optional<std::int64_t> row_key_of(const RowId& row) {
+  std::int64_t key = 0;
+  const auto [end, error] = std::from_chars(row.data(), row.data() + row.size(), key);
+  if (error != std::errc{} || end != row.data() + row.size()) return std::nullopt;
+  return key;
+}
+
+std::string shortened(const std::string& text) {
+  if (text.size() <= kReasonBytesMax) return text;
+  std::size_t length = kReasonBytesMax;
+  // Bytes 10xxxxxx continue a character.
+  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;
+  return text.substr(0, length);
+}
+
+Settler::Settler(Connection& connection, const Sql& sql, std::string outbox, SideRows& side_rows)
+    : connection_(connection),
+      outbox_(std::move(outbox)),
+      side_rows_(side_rows),
+      sizes_(connection, sql.mapping().table, sql.mapping().columns.payload),
+      end_lease_(connection.database(),
+                 "DELETE FROM outbox_relay_leases WHERE outbox = ?1 AND row_key = ?2 "
+                 "AND epoch = ?3 AND incarnation = ?4 RETURNING large, noted"),
+      end_any_lease_(connection.database(),
+                     "DELETE FROM outbox_relay_leases WHERE outbox = ?1 AND row_key = ?2"),
+      mark_processed_(connection.database(), processed_sql(sql)),
+      mark_failed_(connection.database(), failed_sql(sql)),
+      mark_dead_(connection.database(), dead_sql(sql)),
+      look_(connection.database(),
+            fmt::format("SELECT {}, {}, {}, {} FROM {} AS o WHERE {} = ?1", sql.state_name(),
+                        sql.column(sql.mapping().columns.retry_count),
+                        sql.column(sql.mapping().columns.id),
+                        sql.column(sql.mapping().columns.event_type), sql.table(), sql.row_key())),
+      audit_(connection.database(),
+             "INSERT INTO outbox_relay_audit (outbox, row_key, event_id, at, action, reason) "
+             "VALUES (?1, ?2, ?3, ?4, 'dead_letter', ?5)"),
+      savepoint_(connection.database(), "SAVEPOINT row"),
+      release_savepoint_(connection.database(), "RELEASE row"),
+      undo_savepoint_(connection.database(), "ROLLBACK TO row") {}
+
+void Settler::settle(const Settlement& settlement, const Holder& holder, Settled& settled) {
+  const auto row = row_key_of(settlement.row);
+  if (!row) {
+    ++settled.fenced;
+    return;
+  }
+  const auto lease = end_lease(*row, settlement, holder);
+  if (lease) {
+    settled.freed.push_back(*row);
+    if (settlement.verdict == Verdict::released) settled.released.push_back(*row);
+    settle_leased(*row, *lease, settlement, holder, settled);
+  } else if (settlement.verdict == Verdict::delivered) {
+    settle_late_delivery(*row, settlement, holder, settled);
+  } else {
+    ++settled.fenced;
+  }
+}
+
+std::optional<Settler::Lease> Settler::end_lease(std::int64_t row, const Settlement& settlement,
+                                                 const Holder& holder) {
+  auto rows = end_lease_.rows(outbox_, row, static_cast<std::int64_t>(settlement.lease),
+                              holder.incarnation);
+  if (!rows.next()) return std::nullopt;
+  const Lease lease{rows.integer(0) != 0, rows.integer(1) != 0};
+  rows.next();  // else the deletion would not be complete
+  return lease;
+}
+
+void Settler::settle_leased(std::int64_t row, const Lease& lease, const Settlement& settlement,
+                            const Holder& holder, Settled& settled) {
+  if (settlement.verdict == Verdict::released && !settlement.outcome_unknown) return;
+  const auto noted = lease.noted ? side_rows_.read(row) : std::nullopt;
+  SideRow side = noted.value_or(SideRow{});
+  if (settlement.verdict == Verdict::released) {
+    side.outcome_unknown = true;
+    side_rows_.write(row, side);
+    return;
+  }
+  note_attempt(side, settlement, holder);
+  const Change change = change_for(settlement, holder);
+  if (write(row, lease.large, side, change, settled) == Written::gone) {
+    ++settled.fenced;
+    return;
+  }
+  keep_side(row, side, change, noted.has_value());
+  if (settlement.verdict == Verdict::dead) audit_death(row, change);
+}
+
+// The broker has confirmed a row whose lease was lost: true all the same, unless the row has been
+// decided or driven again since.
+void Settler::settle_late_delivery(std::int64_t row, const Settlement& settlement,
+                                   const Holder& holder, Settled& settled) {
+  const auto noted = side_rows_.read(row);
+  SideRow side = noted.value_or(SideRow{});
+  const bool decided = side.state == state::kProcessed || side.state == state::kDeadLettered;
+  if (side.generation != settlement.generation || decided) {
+    ++settled.fenced;
+    return;
+  }
+  const bool large = sizes_.bytes(row) > kRewriteMax;
+  sizes_.close();
+  const Change change = change_for(settlement, holder);
+  if (write(row, large, side, change, settled) == Written::gone) {
+    ++settled.fenced;
+    return;
+  }
+  keep_side(row, side, change, noted.has_value());
+  end_any_lease_.run(outbox_, row);
+  settled.freed.push_back(row);
+}
+
+void Settler::note_attempt(SideRow& side, const Settlement& settlement, const Holder& holder) {
+  if (settlement.verdict == Verdict::delivered) return;
+  side.last_failure = settlement.kind;
+  side.last_delay = settlement.delay;
+  side.outcome_unknown = side.outcome_unknown || settlement.outcome_unknown;
+  if (settlement.counts) ++side.counted;
+  side.waits_for_recovery_epoch =
+      settlement.waits_for_recovery && settlement.verdict != Verdict::dead
+          ? std::optional(static_cast<std::int64_t>(holder.epoch))
+          : std::nullopt;
+  if (!settlement.attempted) return;
+  const Moment now = side_rows_.now();
+  side.last_attempt = now;
+  if (settlement.kind == FailureKind::misconfigured) {
+    ++side.misconfigured_tries;
+    if (!side.misconfigured_since) side.misconfigured_since = now;
+  } else {
+    side.misconfigured_tries = 0;
+    side.misconfigured_since.reset();
+  }
+}
+
+Settler::Change Settler::change_for(const Settlement& settlement, const Holder& holder) const {
+  Change change;
+  change.now = to_text(holder.now);
+  switch (settlement.verdict) {
+    case Verdict::released:
+      break;
+    case Verdict::delivered:
+      change.state = state::kProcessed;
+      break;
+    case Verdict::retry:
+      change.charge = settlement.charge;
+      [[fallthrough]];
+    case Verdict::held:
+      change.state = state::kFailed;
+      change.error = shortened(settlement.reason);
+      change.due =
+          to_text(holder.now + std::chrono::ceil<std::chrono::milliseconds>(settlement.delay));
+      break;
+    case Verdict::dead:
+      change.state = state::kDeadLettered;
+      change.charge = settlement.charge;
+      change.error = shortened(settlement.reason);
+      change.dead_reason = name_of(settlement.dead_reason);
+      break;
+  }
+  return change;
+}
+
+Settler::Written Settler::write(std::int64_t row, bool large, SideRow& side, const Change& change,
+                                Settled& settled) {
+  if (!large) {
+    const auto changed = write_in_place(row, side, change, settled);
+    if (changed == 1) {
+      side.state.reset();
+      side.dead_letter_reason.reset();
+      side.error.reset();
+      side.due.reset();
+      side.retry_count.reset();
+      side.processed_on.reset();
+      return Written::in_place;
+    }
+    if (changed && !side.state) return Written::gone;
+  }
+  return write_beside(row, side, change);
+}
+
+// How many rows were changed; nothing if the row refused.
+std::optional<int> Settler::write_in_place(std::int64_t row, const SideRow& side,
+                                           const Change& change, Settled& settled) {
+  if (const auto found = untouchable_.find(row); found != untouchable_.end()) {
+    isolate(row, found->second, settled);
+    return std::nullopt;
+  }
+  if (careful_) savepoint_.run();
+  try {
+    const int changed = update(row, side, change);
+    if (careful_) release_savepoint_.run();
+    return changed;
+  } catch (const SQLite::Exception& error) {
+    if (!is_refusal(error)) throw;
+    // A trigger's RAISE(ROLLBACK) takes the whole transaction with it.
+    if (!connection_.in_transaction()) {
+      if (untouchable_.size() >= kUntouchableMax) untouchable_.clear();
+      untouchable_.emplace(row, error.what());
+    }
+    if (!careful_ || !connection_.in_transaction()) throw NeedsCare(error.what());
+    undo_savepoint_.run();
+    release_savepoint_.run();
+    isolate(row, error.what(), settled);
+    return std::nullopt;
+  }
+}
+
+void Settler::isolate(std::int64_t row, const std::string& error, Settled& settled) {
+  ++settled.isolated;
+  if (settled.isolated_error.empty()) {
+    settled.isolated_error = fmt::format("row {}: {}", row, error);
+  }
+}
+
+int Settler::update(std::int64_t row, const SideRow& side, const Change& change) {
+  const std::string_view state = change.state;
+  if (state == state::kProcessed) return mark_processed_.run(row, change.now);
+  // While a row is kept beside, its count is, too.
+  const auto count = side.state ? side.retry_count : std::nullopt;
+  if (state == state::kFailed) {
+    return mark_failed_.run(row, count, change.charge, change.error, change.due);
+  }
+  return mark_dead_.run(row, count, change.charge, change.error, change.dead_reason);
+}
+
+Settler::Written Settler::write_beside(std::int64_t row, SideRow& side, const Change& change) {
+  {
+    auto rows = look_.rows(row);
+    if (!rows.next()) return Written::gone;
+    const std::string present = rows.text(0);
+    const bool open = present == state::kPending || present == state::kFailed;
+    if (!side.state && !open) return Written::gone;
+    if (!side.state) side.retry_count = rows.integer(1);
+  }
+  side.state = change.state;
+  side.retry_count = side.retry_count.value_or(0) + change.charge;
+  side.error = change.error;
+  side.due = change.due;
+  side.dead_letter_reason = change.dead_reason;
+  side.processed_on = change.state == std::string_view(state::kProcessed)
+                          ? std::optional(change.now)
+                          : std::nullopt;
+  return Written::beside;
+}
+
+// A decided row needs no notes, but for its generation.
+void Settler::keep_side(std::int64_t row, const SideRow& side, const Change& change, bool existed) {
+  if (change.state != std::string_view(state::kProcessed)) {
+    side_rows_.write(row, side);
+    return;
+  }
+  if (!side.state && side.generation == 0) {
+    if (existed) side_rows_.erase(row);
+    return;
+  }
+  SideRow last;
+  last.state = side.state;
+  last.retry_count = side.retry_count;
+  last.processed_on = side.processed_on;
+  last.generation = side.generation;
+  side_rows_.write(row, last);
+}
+
+void Settler::audit_death(std::int64_t row, const Change& change) {
+  std::optional<std::string> id;
+  {
+    auto rows = look_.rows(row);
+    if (rows.next()) id = shortened(rows.text(2));
+  }
+  audit_.run(outbox_, row, id, change.now,
+             fmt::format("{}: {}", *change.dead_reason, change.error.value_or("")));
+}
+
+BuriedRow Settler::bury_crashed(std::int64_t row, std::uint32_t crashes, const Holder& holder) {
+  BuriedRow buried;
+  SideRow side = side_rows_.read(row).value_or(SideRow{});
+  {
+    auto rows = look_.rows(row);
+    if (rows.next()) {
+      buried.attempts =
+          static_cast<std::uint32_t>(side.state ? side.retry_count.value_or(0) : rows.integer(1));
+      buried.id = rows.text(2);
+      buried.event_type = rows.text(3);
+    }
+  }
+  buried.error = fmt::format("{} relays died while they held only this row", crashes);
+  Change change;
+  change.state = state::kDeadLettered;
+  change.now = to_text(holder.now);
+  change.error = buried.error;
+  change.dead_reason = name_of(DeadReason::crashed);
+  side.waits_for_recovery_epoch.reset();
+  const bool large = sizes_.bytes(row) > kRewriteMax;
+  sizes_.close();
+  Settled ignored;
+  if (write(row, large, side, change, ignored) != Written::gone) {
+    side_rows_.write(row, side);
+    audit_death(row, change);
+  }
+  return buried;
+}
+
+}  // namespace outbox::sqlite

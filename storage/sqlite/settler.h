@@ -1,0 +1,114 @@
+// Writes verdicts to rows.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "relay/outbox_store.h"
+#include "storage/sqlite/side_rows.h"
+#include "storage/sqlite/sql.h"
+
+namespace outbox::sqlite {
+
+// A row refused to be written, outside a savepoint: undo the transaction, run it again carefully.
+struct NeedsCare : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// A row larger than this is never rewritten, since SQLite writes the record as a whole: its state
+// is kept beside it.
+constexpr std::uint64_t kRewriteMax = 1u << 20;
+
+// Who settles, in which turn.
+struct Holder {
+  std::int64_t incarnation = 0;
+  LeaseId epoch = 0;
+  WallTime now;
+};
+
+// What settling came to.
+struct Settled {
+  std::size_t fenced = 0;
+  std::size_t isolated = 0;
+  std::string isolated_error;
+  std::vector<std::int64_t> freed;     // rows whose lease has ended
+  std::vector<std::int64_t> released;  // of them those that may be leased again at once
+};
+
+// A row by its own key, or nothing if the text is no such key.
+std::optional<std::int64_t> row_key_of(const RowId& row);
+
+// `text` without what is over 1 KiB, cut between two characters.
+std::string shortened(const std::string& text);
+
+// Confined to the connection's thread; called inside a write transaction.
+class Settler {
+ public:
+  Settler(Connection& connection, const Sql& sql, std::string outbox, SideRows& side_rows);
+
+  void settle(const Settlement& settlement, const Holder& holder, Settled& settled);
+
+  // Buries a row that has no lease and that took its relays down.
+  BuriedRow bury_crashed(std::int64_t row, std::uint32_t crashes, const Holder& holder);
+
+  // Each row is written under a savepoint of its own: slower, but one refusal spoils no other.
+  void set_careful(bool careful) { careful_ = careful; }
+
+ private:
+  enum class Written { in_place, beside, gone };
+  struct Lease {
+    bool large = false;
+    bool noted = false;
+  };
+  // The outbox's row, or its stand-in beside it, is to become this.
+  struct Change {
+    const char* state = nullptr;
+    std::string now;
+    std::optional<std::string> due;
+    std::optional<std::string> error;
+    std::optional<std::string> dead_reason;
+    std::uint32_t charge = 0;
+  };
+
+  std::optional<Lease> end_lease(std::int64_t row, const Settlement& settlement,
+                                 const Holder& holder);
+  void settle_late_delivery(std::int64_t row, const Settlement& settlement, const Holder& holder,
+                            Settled& settled);
+  void settle_leased(std::int64_t row, const Lease& lease, const Settlement& settlement,
+                     const Holder& holder, Settled& settled);
+  void note_attempt(SideRow& side, const Settlement& settlement, const Holder& holder);
+
+  Change change_for(const Settlement& settlement, const Holder& holder) const;
+  Written write(std::int64_t row, bool large, SideRow& side, const Change& change,
+                Settled& settled);
+  std::optional<int> write_in_place(std::int64_t row, const SideRow& side, const Change& change,
+                                    Settled& settled);
+  static void isolate(std::int64_t row, const std::string& error, Settled& settled);
+  int update(std::int64_t row, const SideRow& side, const Change& change);
+  Written write_beside(std::int64_t row, SideRow& side, const Change& change);
+  void keep_side(std::int64_t row, const SideRow& side, const Change& change, bool existed);
+  void audit_death(std::int64_t row, const Change& change);
+
+  Connection& connection_;
+  std::string outbox_;
+  SideRows& side_rows_;
+  SizeProbe sizes_;
+  bool careful_ = false;
+  // Rows whose trigger undoes the whole transaction: not tried again on this connection.
+  std::map<std::int64_t, std::string> untouchable_;
+  Query end_lease_;
+  Query end_any_lease_;
+  Query mark_processed_;
+  Query mark_failed_;
+  Query mark_dead_;
+  Query look_;
+  Query audit_;
+  Query savepoint_;
+  Query release_savepoint_;
+  Query undo_savepoint_;
+};
+
+}  // namespace outbox::sqlite

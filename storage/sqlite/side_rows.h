@@ -1,0 +1,73 @@
+// What the relay knows about a row beyond the outbox's own columns.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "relay/message.h"
+#include "storage/sqlite/connection.h"
+#include "storage/sqlite/times.h"
+
+namespace outbox::sqlite {
+
+// The state names of outbox_relay_rows, whatever the outbox calls its own.
+namespace state {
+constexpr const char* kPending = "Pending";
+constexpr const char* kFailed = "Failed";
+constexpr const char* kProcessed = "Processed";
+constexpr const char* kDeadLettered = "DeadLettered";
+}  // namespace state
+
+// A moment on both axes: boot time measures, wall time bridges a restart of the machine.
+struct Moment {
+  std::string wall;
+  std::int64_t boot = 0;
+};
+
+struct SideRow {
+  // Only while the outbox's own row can't be written (too large, or it refuses): these then stand
+  // for its columns.
+  std::optional<std::string> state;
+  std::optional<std::string> dead_letter_reason;
+  std::optional<std::string> error;
+  std::optional<std::string> due;
+  std::optional<std::int64_t> retry_count;
+  std::optional<std::string> processed_on;
+
+  std::uint32_t generation = 0;
+  std::uint32_t counted = 0;
+  std::uint32_t misconfigured_tries = 0;
+  std::optional<Moment> misconfigured_since;
+  FailureKind last_failure = FailureKind::none;
+  Duration last_delay{0};
+  std::optional<Moment> last_attempt;
+  bool outcome_unknown = false;
+  std::uint32_t takeovers = 0;
+  std::uint32_t crashes = 0;
+  std::optional<std::int64_t> waits_for_recovery_epoch;
+};
+
+// The table outbox_relay_rows of one outbox.
+class SideRows {
+ public:
+  SideRows(Connection& connection, std::string outbox, const Clocks& clocks);
+
+  std::optional<SideRow> read(std::int64_t row);
+  void write(std::int64_t row, const SideRow& side);
+  void erase(std::int64_t row) { erase_.run(outbox_, row); }
+
+  Moment now() const;
+  // How long ago that was. Never negative: a wall clock that jumped counts as no time.
+  Duration since(const Moment& moment) const;
+
+ private:
+  std::string outbox_;
+  const Clocks& clocks_;
+  std::int64_t boot_number_;
+  Query read_;
+  Query write_;
+  Query erase_;
+};
+
+}  // namespace outbox::sqlite

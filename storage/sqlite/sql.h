@@ -1,0 +1,55 @@
+// The pieces of SQL that depend on a mapping.
+#pragma once
+
+#include <string>
+
+#include "storage/sqlite/connection.h"
+#include "storage/sqlite/mapping.h"
+
+namespace outbox::sqlite {
+
+// States stand in the SQL as literals: with a bound value a partial index would not be used.
+class Sql {
+ public:
+  // Names an index in a query only if the database has it: without, the query is right but slow.
+  Sql(Connection& connection, Mapping mapping);
+
+  const Mapping& mapping() const { return mapping_; }
+
+  // "o" stands for the outbox in all of these.
+  std::string table() const { return quoted(mapping_.table); }
+  std::string column(const std::string& name) const { return "o." + quoted(name); }
+  std::string row_key() const { return column(mapping_.row_key); }
+  std::string order() const { return column(mapping_.order); }
+  std::string status() const { return column(mapping_.columns.status); }
+
+  std::string from_pending() const { return from(names_.pending); }
+  std::string from_failed() const { return from(names_.failed); }
+  std::string from_dead() const { return from(names_.dead); }
+  std::string from_key() const { return from(names_.key); }
+
+  std::string is_pending() const { return is(mapping_.states.pending); }
+  std::string is_failed() const { return is(mapping_.states.failed); }
+  std::string is_dead() const { return is(mapping_.states.dead_lettered); }
+  // Neither Processed nor given up: what may still be sent.
+  std::string is_open() const;
+  // These three in this order and without alias: the words of the key index.
+  std::string is_undecided() const;
+
+  // The relay's own name of the outbox's state; NULL for one that is not ours.
+  std::string state_name() const;
+
+  // Joins with leases (l) and side rows (r) of the outbox named by ?1.
+  std::string beside() const;
+
+ private:
+  std::string from(const std::string& index) const;
+  std::string is(const std::string& state) const { return status() + " = " + literal(state); }
+  bool fits(const std::string& index, const std::string& where) const;
+
+  Connection& connection_;
+  Mapping mapping_;
+  IndexNames names_;
+};
+
+}  // namespace outbox::sqlite

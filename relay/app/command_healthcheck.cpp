@@ -47,15 +47,16 @@ int healthcheck(const Config& config, Probe probe) {
   client.set_tcp_nodelay(true);
   const auto answer = client.Get(path_of(probe));
   if (!answer) {
-    std::fputs(fmt::format("outbox-relay: no relay answers at {}:{}: {}\n", listen.host,
-                           listen.port, httplib::to_string(answer.error()))
-                   .c_str(),
-               stderr);
+    const std::string text = fmt::format(
+        "outbox-relay: no relay answers at {} ({}); does it run, and is http.listen its address?\n",
+        format_address(listen), httplib::to_string(answer.error()));
+    std::fputs(text.c_str(), stderr);
     return kNotReachable;
   }
   const bool good = answer->status >= 200 && answer->status < 300;
-  const std::string said = printable(answer->body, 1000);
-  std::fputs((said + "\n").c_str(), good ? stdout : stderr);
+  for (const auto& line : split(answer->body, "\n")) {
+    if (!line.empty()) std::fputs((printable(line, 1000) + "\n").c_str(), good ? stdout : stderr);
+  }
   return good ? kDone : kFailed;
 }
 

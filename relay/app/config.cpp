@@ -146,8 +146,11 @@ class Loader {
     checked.node = found == layer_.end() ? default_node(key) : found->second;
     checked.good = convert_value(key, path, checked.node, checked.value, config_.problems);
     if (checked.good) {
-      if (applies && key.put != nullptr) key.put(config_.settings, checked.value);
-      config_.values.push_back({path, format_value(key, checked.value), checked.node.origin});
+      // What has no effect is not in force.
+      if (applies && key.put != nullptr) {
+        key.put(config_.settings, checked.value);
+        config_.values.push_back({path, format_value(key, checked.value), checked.node.origin});
+      }
     }
     values_.emplace(path, std::move(checked));
   }
@@ -158,7 +161,10 @@ class Loader {
     auto& settings = config_.settings;
     apply_profile(settings.profile, settings);
     auto& publisher = settings.publisher;
-    if (publisher.source.empty()) publisher.source = "/outbox-relay/" + settings.store.table;
+    if (publisher.source.empty()) {
+      publisher.source = "/outbox-relay/" + settings.store.table;
+      show(concrete_path("brokers.*.source", settings.broker), publisher.source);
+    }
     publisher.queue_max = settings.relay.in_flight_max;
     settings.relay.publish_timeout = publisher.publish_timeout;
     // A probe also waits for its row to be leased.
@@ -167,6 +173,12 @@ class Loader {
     const bool sqlite = scheme_of(settings.store.url) == "sqlite";
     settings.relay.drain_on_stop =
         settings.on_stop == "drain" || (settings.on_stop.empty() && sqlite);
+  }
+
+  void show(const std::string& path, const std::string& text) {
+    for (auto& value : config_.values) {
+      if (value.path == path) value.text = printable(text);
+    }
   }
 
   ConfigInput input_;

@@ -115,7 +115,9 @@ int Sidecar::run(Signals& signals) {
 void Sidecar::tell_ready() const {
   const std::string port = fmt::format("{}", server_.port());
   std::vector<LogField> fields = {{"version", OUTBOX_VERSION}, {"http_port", port}};
-  for (const auto& value : config_.values) fields.emplace_back(value.path, value.text);
+  for (const auto& value : config_.values) {
+    if (!value.text.empty()) fields.emplace_back(value.path, value.text);
+  }
   log_.write(LogLevel::info, "ready", fields);
   for (const auto& warning : config_.warnings) log_.warn(warning);
 }

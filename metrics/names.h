@@ -98,8 +98,9 @@ inline constexpr Family kBacklogSample{
     "When the backlog was last sampled, as Unix time; 0 before the first sample."};
 
 // The store and the loop.
-inline constexpr Family kStoreUp{"outbox_relay_store_up",
-                                 "1 if the last turn at the database worked, 0 if it did not."};
+inline constexpr Family kStoreUp{
+    "outbox_relay_store_up",
+    "1 if the last turn at the database worked, 0 if it did not, or there was none yet."};
 inline constexpr Family kStoreFaults{
     "outbox_relay_store_faults_total",
     "Operations on the database that failed. settle: a single row that could not be written."};

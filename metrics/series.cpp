@@ -54,8 +54,7 @@ void add_circuit(Series& series, Registry& registry, const std::string& broker) 
     series.circuit_transitions.set(state, counter(registry, metric::kBrokerCircuitTransitions,
                                                   {{kBroker, broker}, {kTo, name_of(state)}}));
   }
-  for (const HoldReason reason :
-       {HoldReason::misconfigured, HoldReason::refused, HoldReason::no_route}) {
+  for (const HoldReason reason : {HoldReason::misconfigured, HoldReason::refused}) {
     series.destinations_held.set(reason, gauge(registry, metric::kDestinationsHeld,
                                                {{kBroker, broker}, {kReason, name_of(reason)}}));
   }
@@ -111,8 +110,6 @@ const char* name_of(HoldReason reason) {
       return "misconfigured";
     case HoldReason::refused:
       return "refused";
-    case HoldReason::no_route:
-      return "no_route";
   }
   return "misconfigured";
 }
@@ -122,7 +119,6 @@ HoldReason hold_reason_of(FailureKind kind) {
     case FailureKind::refused:
       return HoldReason::refused;
     case FailureKind::held:
-      return HoldReason::no_route;
     case FailureKind::none:
     case FailureKind::transport:
     case FailureKind::throttled:

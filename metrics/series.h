@@ -17,7 +17,7 @@
 namespace outbox {
 
 // Why a destination is held, as the label `reason` names it.
-enum class HoldReason { misconfigured, refused, no_route };
+enum class HoldReason { misconfigured, refused };
 
 const char* name_of(HoldReason reason);
 HoldReason hold_reason_of(FailureKind kind);
@@ -47,7 +47,7 @@ struct Series {
   Gauge& circuit_next_probe;
   Gauge& broker_up;
   Gauge& in_flight_limit;
-  SeriesBy<Gauge, HoldReason, 3> destinations_held;
+  SeriesBy<Gauge, HoldReason, 2> destinations_held;
 
   Counter& publish_attempts;
   SeriesBy<Counter, FailureKind, 8> publish_failures;  // none for kinds that are never sent

@@ -93,6 +93,11 @@ void DeliveryChecks::on_accepted(const Attempt& attempt, std::uint64_t print, Ti
     return;
   }
   Story& story = found->second;
+  if (std::none_of(story.sent.begin(), story.sent.end(),
+                   [&](const Sent& sent) { return sent.number == attempt.number; })) {
+    court_.accuse("P4 duplicates", row_text(attempt.row) + ": accepted without having been sent",
+                  now);
+  }
   if (print != story.print) {
     court_.accuse("P5 identity", row_text(attempt.row) + ": its content changed on the way", now);
   }

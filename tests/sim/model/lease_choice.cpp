@@ -53,9 +53,10 @@ void LeaseChoice::consider(const Row& row) {
 }
 
 // Failed rows within their share, then Pending ones, then as many Failed ones as there is room for.
+// For a probe a row that has never failed comes first: it says most about the broker.
 void LeaseChoice::choose() {
   if (request_.limit == 0) return;
-  pass(Status::failed, std::min(request_.retry_limit, request_.limit));
+  if (!request_.probe) pass(Status::failed, std::min(request_.retry_limit, request_.limit));
   pass(Status::pending, request_.limit);
   pass(Status::failed, request_.limit);
 }

@@ -22,6 +22,8 @@ class Process final : public Bell, public RelayObserver {
   ProcessId id() const { return id_; }
   SimPublisher& publisher() { return *publisher_; }
   Relay& relay() { return *relay_; }
+  // Still in a call to the database that has not come back.
+  bool busy() const { return free_at_ > context_.events.now(); }
   bool frozen() const { return frozen_; }
   bool stopping() const { return stop_at_.has_value(); }
   // It has ended by itself, or must be ended now: the owner destroys it.

@@ -13,7 +13,16 @@ namespace outbox::sim {
 using ProcessId = std::uint64_t;  // one life of one relay; 0: nobody
 using RowNumber = std::uint64_t;  // the order of the table
 
-enum class RowKind { plain, poison, oversized, defect, killer, future, trigger };
+enum class RowKind {
+  plain,
+  poison,  // the broker refuses it
+  oversized,
+  defect,   // can't be turned into a message
+  killer,   // takes the relay down that submits it
+  future,   // has a not_before
+  trigger,  // its settlement meets a trigger's error
+  cursed,   // the broker fails at it each time
+};
 
 enum class Status { pending, failed, processed, dead };
 

@@ -179,6 +179,12 @@ void draw_faults(Scenario& scenario, Random& random) {
 
 std::vector<std::string> profiles() { return {"calm", "single", "swarm", "defaults", "record"}; }
 
+RelayOptions record_options() {
+  RelayOptions options;
+  take_record_options(options);
+  return options;
+}
+
 Scenario draw(std::uint64_t seed, const std::string& profile) {
   const auto known = profiles();
   if (std::find(known.begin(), known.end(), profile) == known.end()) {
@@ -222,7 +228,7 @@ Duration settle_bound(const Scenario& scenario) {
     killed = (2 + rows / 20) * 8 * (seconds{2} + orphaned);
   }
   return seconds{30} + (charging ? 3 : 1) * ladder + broken + told + held + paced + killed +
-         2 * options.lease_term;
+         3 * options.lease_term;
 }
 
 }  // namespace outbox::sim

@@ -3,12 +3,14 @@
 
 #include <bitset>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "relay/relay.h"
+#include "tests/sim/model/row.h"
 
 namespace outbox::sim {
 
@@ -111,6 +113,8 @@ struct Scenario {
   std::size_t transaction_rows = 3;  // at most
   double poison_share = 0.03;
   double killer_share = 0.01;
+  // Rows of a kind of their own, by their number in the table, beside what the faults draw.
+  std::map<std::uint64_t, RowKind> special_rows;
   Duration first_row{0};                 // when the writer starts
   Duration safety{60'000'000'000};       // how long faults last, and the writer writes
   std::optional<Duration> settle_bound;  // then all must be at rest; absent: from the options
@@ -131,6 +135,9 @@ struct Scenario {
 // Throws std::invalid_argument for an unknown profile.
 Scenario draw(std::uint64_t seed, const std::string& profile);
 std::vector<std::string> profiles();
+
+// The options of `profile: adr-087`.
+RelayOptions record_options();
 
 // After this long without faults every row is decided, by the options alone.
 Duration settle_bound(const Scenario& scenario);

@@ -100,6 +100,16 @@ void World::end_relay(std::size_t slot, Ending how) {
   }
 }
 
+void World::end_relay_for_good(std::size_t slot, Ending how) {
+  slots_[slot].stays_down = true;
+  end_relay(slot, how);
+}
+
+void World::revive(std::size_t slot) {
+  slots_[slot].stays_down = false;
+  start_relay(slot);
+}
+
 // Destroys the processes that have ended, and has them started again.
 void World::reap() {
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
@@ -195,11 +205,13 @@ void World::end_faults() {
   court_.on_faults_end(events_.now());
   report_.faults_ended = events_.now();
   const std::size_t first = chaos_.below(slots_.size());
+  std::size_t alive = 0;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const std::size_t slot = (first + i) % slots_.size();
     Process* process = slots_[slot].process.get();
     if (process != nullptr) process->thaw();
-    if (i < scenario_.survivors) {
+    if (slots_[slot].stays_down) continue;
+    if (alive++ < scenario_.survivors) {
       start_relay(slot);
     } else {
       slots_[slot].stays_down = true;
@@ -229,7 +241,13 @@ const Row* World::unsettled_row() const {
   return nullptr;
 }
 
-bool World::at_rest() const { return unsettled_row() == nullptr; }
+bool World::at_rest() const {
+  if (writer_.written() < scenario_.rows) return false;
+  for (const Slot& slot : slots_) {
+    if (slot.process && slot.process->busy()) return false;
+  }
+  return unsettled_row() == nullptr;
+}
 
 std::string World::unrest() const {
   const Row* row = unsettled_row();

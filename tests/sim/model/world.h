@@ -43,6 +43,8 @@ class World {
   Process* relay(std::size_t slot) { return slots_[slot].process.get(); }
   void start_relay(std::size_t slot);
   void end_relay(std::size_t slot, Ending how);
+  void end_relay_for_good(std::size_t slot, Ending how);
+  void revive(std::size_t slot);
   void freeze(std::size_t slot, Duration length);
   Time now() const { return events_.now(); }
 

@@ -45,6 +45,8 @@ void Writer::commit() {
 }
 
 RowKind Writer::next_kind() {
+  const auto special = context_.scenario.special_rows.find(written_);
+  if (special != context_.scenario.special_rows.end()) return special->second;
   const Faults& faults = context_.scenario.faults;
   const double poison = context_.scenario.poison_share;
   const double killer = context_.scenario.killer_share;
@@ -81,8 +83,8 @@ Row Writer::next_row() {
     row.payload_size = scenario.relay.payload_max + 1 + random_.below(1u << 20);
   }
   if (row.kind == RowKind::future) {
-    const std::uint64_t within = random_.chance(0.5) ? 120 : 100'000'000;
-    row.not_before = row.occurred + std::chrono::seconds{random_.below(within)};
+    const bool soon = random_.chance(0.5) && !scenario.special_rows.contains(written_);
+    row.not_before = row.occurred + std::chrono::seconds{soon ? random_.below(120) : 100'000'000};
   }
   return row;
 }

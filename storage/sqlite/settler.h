@@ -27,6 +27,7 @@ struct Holder {
   std::int64_t incarnation = 0;
   LeaseId epoch = 0;
   WallTime now;
+  std::string now_text;
 };
 
 // What settling came to.
@@ -66,7 +67,6 @@ class Settler {
   // The outbox's row, or its stand-in beside it, is to become this.
   struct Change {
     const char* state = nullptr;
-    std::string now;
     std::optional<std::string> due;
     std::optional<std::string> error;
     std::optional<std::string> dead_reason;
@@ -81,16 +81,16 @@ class Settler {
                      const Holder& holder, Settled& settled);
   void note_attempt(SideRow& side, const Settlement& settlement, const Holder& holder);
 
-  Change change_for(const Settlement& settlement, const Holder& holder) const;
+  static Change change_for(const Settlement& settlement, const Holder& holder);
   Written write(std::int64_t row, bool large, SideRow& side, const Change& change,
-                Settled& settled);
+                const Holder& holder, Settled& settled);
   std::optional<int> write_in_place(std::int64_t row, const SideRow& side, const Change& change,
-                                    Settled& settled);
+                                    const Holder& holder, Settled& settled);
   static void isolate(std::int64_t row, const std::string& error, Settled& settled);
-  int update(std::int64_t row, const SideRow& side, const Change& change);
-  Written write_beside(std::int64_t row, SideRow& side, const Change& change);
+  int update(std::int64_t row, const SideRow& side, const Change& change, const Holder& holder);
+  Written write_beside(std::int64_t row, SideRow& side, const Change& change, const Holder& holder);
   void keep_side(std::int64_t row, const SideRow& side, const Change& change, bool existed);
-  void audit_death(std::int64_t row, const Change& change);
+  void audit_death(std::int64_t row, const Change& change, const Holder& holder);
 
   Connection& connection_;
   std::string outbox_;
@@ -99,6 +99,7 @@ class Settler {
   bool careful_ = false;
   // Rows whose trigger undoes the whole transaction: not tried again on this connection.
   std::map<std::int64_t, std::string> untouchable_;
+  Query end_plain_lease_;
   Query end_lease_;
   Query end_any_lease_;
   Query mark_processed_;

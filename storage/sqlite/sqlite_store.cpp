@@ -244,7 +244,8 @@ Turn SqliteStore::write_once(const Work& work) {
   session_->require_same_schema();
   if (!recognise(work, turn, picked)) {
     const LeaseId epoch = session_->registration.next_epoch(identity_.epoch);
-    const Holder holder{identity_.incarnation, epoch, clocks_.wall()};
+    const WallTime now = clocks_.wall();
+    const Holder holder{identity_.incarnation, epoch, now, to_text(now)};
     settle(work, holder, turn);
     if (work.final) {
       take_over(work, holder, turn);

@@ -1,0 +1,1 @@
+#include "tests/conformance/sqlite_fixture.h"

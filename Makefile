@@ -5,6 +5,7 @@
 .PHONY: help demo test build bench proof lint format asan tsan clean
 
 JOBS ?= $(shell nproc)
+SEEDS ?= 20000
 BUILD = cmake --build --preset $(1) --parallel $(JOBS)
 CONFIGURE = cmake --preset $(1) $(if $(V),,--log-level=NOTICE)
 SOURCES = $(shell git ls-files '*.h' '*.cpp')
@@ -31,12 +32,11 @@ proof:  ## what `make test` samples, at length: more seeds, sanitizers
 	@$(call CONFIGURE,dev)
 	@$(call BUILD,dev)
 	@OUTBOX_PROOF=1 tests/run
+	@build/dev/tests/outbox-sim --seed $$(date +%s) --count $(SEEDS)
 	@$(MAKE) --no-print-directory asan tsan lint
 
 bench:  ## measure; what it prints is what docs/benchmarks.md quotes
 	@tools/install-packages build test
-	@$(call CONFIGURE,dev)
-	@$(call BUILD,dev)
 	@tests/bench/run
 
 asan:  ## unit, conformance and simulator tests with address and undefined-behaviour sanitizers

@@ -75,6 +75,7 @@ std::string RawConnection::read_to_end(std::chrono::milliseconds time_max) {
         deadline - std::chrono::steady_clock::now());
     if (left.count() <= 0 || !readable_within(fd_.get(), left)) return all;
     const ssize_t got = recv(fd_.get(), chunk.data(), chunk.size(), 0);
+    ended_in_order_ = got == 0;
     if (got <= 0) return all;
     all.append(chunk.data(), static_cast<std::size_t>(got));
   }

@@ -31,12 +31,15 @@ class RawConnection {
   std::string read_to_end(std::chrono::milliseconds time_max = std::chrono::seconds{10});
   // Until that text has come, or the end.
   std::string read_until(std::string_view text);
+  // After read_to_end(): the other side closed, and did not reset the connection.
+  bool ended_in_order() const { return ended_in_order_; }
   // True once the other side has closed.
   bool closed() const;
 
  private:
   OwnedFd fd_;
   bool connected_ = false;
+  bool ended_in_order_ = false;
 };
 
 // One request on a connection of its own.

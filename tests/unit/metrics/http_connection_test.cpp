@@ -67,6 +67,17 @@ TEST_CASE("a closed connection is told from a silent one") {
   CHECK(connection.read_head(in(std::chrono::seconds{5})) == HttpConnection::Read::closed);
 }
 
+TEST_CASE("before it closes, a connection reads away what was sent") {
+  Pair pair;
+  HttpConnection connection(pair.near.get());
+  pair.send(std::string(10'000, 'x'));
+  shutdown(pair.far.get(), SHUT_WR);
+  connection.drain();
+  char byte = 0;
+  CHECK(recv(pair.near.get(), &byte, 1, MSG_DONTWAIT) == 0);
+  CHECK(recv(pair.far.get(), &byte, 1, MSG_DONTWAIT) == 0);
+}
+
 TEST_CASE("a reader that does not read is given up") {
   Pair pair;
   HttpConnection connection(pair.near.get());

@@ -51,12 +51,12 @@ class Query {
   // Runs a statement to its end. Returns how many rows it changed.
   template <class... Values>
   int run(const Values&... values) {
-    bind_all(values...);
-    while (statement_.executeStep()) {
+    // Reset also when it fails: a BEGIN that met a lock would else count as running, and nothing on
+    // this connection could be committed any more.
+    Rows running = rows(values...);
+    while (running.next()) {
     }
-    const int changes = statement_.getChanges();
-    statement_.tryReset();
-    return changes;
+    return statement_.getChanges();
   }
 
  private:

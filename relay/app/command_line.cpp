@@ -89,6 +89,7 @@ class CommandLine {
     add_print_config();
     add_healthcheck();
     add_dead_letters();
+    add_broker();
     add_demo();
     add_version();
   }
@@ -231,6 +232,21 @@ class CommandLine {
     return names;
   }
 
+  void add_broker() {
+    auto* group = app_.add_subcommand("broker", "Stop publishing to the broker, and go on");
+    group->require_subcommand(1);
+    const auto add = [&](const char* name, const char* help, bool hold) {
+      auto* command = add_command(*group, name, help);
+      command->add_option("--reason", broker_reason_, "why, for the record")->type_name("TEXT");
+      on_chosen(command, {.store = true}, [this, hold](const Config& config) {
+        return hold_circuit(config, backends_, hold, broker_reason_);
+      });
+    };
+    add("isolate", "Hold its circuit open until `broker close`, over restarts, for all relays",
+        true);
+    add("close", "Let its circuit go", false);
+  }
+
   void add_demo() {
     auto* command =
         app_.add_subcommand("demo", "See it work: an outbox, a broker to break, the relay");
@@ -277,6 +293,7 @@ class CommandLine {
   Probe probe_ = Probe::live;
   DeadLetterOptions letters_;
   std::vector<std::string> ids_;
+  std::string broker_reason_;
   DemoOptions demo_;
   bool sources_ = false;
   bool verbose_ = false;

@@ -47,6 +47,10 @@ int list_dead_letters(const Config& config, const Backends& backends,
 int redrive_dead_letters(const Config& config, const Backends& backends,
                          const DeadLetterOptions& options);
 
+// Holds the broker's circuit open for every relay of this outbox, or lets it go.
+int hold_circuit(const Config& config, const Backends& backends, bool hold,
+                 const std::string& reason);
+
 int print_version(const Backends& backends, bool verbose);
 
 }  // namespace outbox

@@ -38,9 +38,9 @@ HttpPublisher::HttpPublisher(const PublisherSettings& settings, const Clock& clo
       endpoint_(parse_endpoint(settings.url).endpoint),
       builder_(settings_, endpoint_),
       clock_(clock),
-      sink_(sink),
       tls_(endpoint_.tls ? std::make_unique<TlsContext>(settings.tls, endpoint_.host) : nullptr),
-      resolver_(endpoint_.host, endpoint_.port, settings.publish_timeout, clock) {
+      resolver_(endpoint_.host, endpoint_.port, settings.publish_timeout, clock),
+      queue_(settings.queue_max, sink) {
   threads_.reserve(settings_.connections);
   for (std::size_t i = 0; i < settings_.connections; ++i) {
     threads_.push_back(start_quiet_thread([this] { work(); }));
@@ -48,37 +48,12 @@ HttpPublisher::HttpPublisher(const PublisherSettings& settings, const Clock& clo
 }
 
 HttpPublisher::~HttpPublisher() {
-  std::deque<Publication> unsent;
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    std::swap(unsent, queue_);
-  }
-  changed_.notify_all();
-  for (const Publication& publication : unsent) {
-    Receipt receipt;
-    receipt.ticket = publication.ticket;
-    receipt.reason = "the publisher was closed";
-    report(std::move(receipt));
-  }
+  queue_.close();
   for (std::thread& thread : threads_) thread.join();
 }
 
 std::size_t HttpPublisher::submit(std::span<const Publication> publications) {
-  std::size_t taken = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    taken = std::min(publications.size(), settings_.queue_max - owed_);
-    queue_.insert(queue_.end(), publications.begin(),
-                  publications.begin() + static_cast<std::ptrdiff_t>(taken));
-    owed_ += taken;
-  }
-  if (taken == 1) {
-    changed_.notify_one();
-  } else if (taken > 1) {
-    changed_.notify_all();
-  }
-  return taken;
+  return queue_.submit(publications);
 }
 
 std::unique_ptr<HttpClient> HttpPublisher::new_client() {
@@ -88,27 +63,7 @@ std::unique_ptr<HttpClient> HttpPublisher::new_client() {
 void HttpPublisher::work() {
   std::unique_ptr<HttpClient> client = new_client();
   Publication publication;
-  while (take(publication)) report(publish(client, publication));
-}
-
-bool HttpPublisher::take(Publication& publication) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-  if (queue_.empty()) return false;
-  publication = std::move(queue_.front());
-  queue_.pop_front();
-  return true;
-}
-
-// The place in the queue is free before the receipt is seen, or a relay that submits on the last
-// receipt could find the queue still full and wait for one that never comes.
-void HttpPublisher::report(Receipt receipt) {
-  {
-    const std::lock_guard lock(mutex_);
-    --owed_;
-  }
-  if (receipt.reason.size() > kReasonMax) receipt.reason.resize(kReasonMax);
-  sink_.deliver(std::move(receipt));
+  while (queue_.take(publication)) queue_.report(publish(client, publication));
 }
 
 Receipt HttpPublisher::publish(std::unique_ptr<HttpClient>& client,
@@ -127,6 +82,7 @@ Receipt HttpPublisher::publish(std::unique_ptr<HttpClient>& client,
     return receipt;
   }
   settle(exchange(client, request, start + settings_.publish_timeout), receipt);
+  if (receipt.reason.size() > kReasonMax) receipt.reason.resize(kReasonMax);
   receipt.took = clock_.now() - start;
   return receipt;
 }

@@ -1,11 +1,8 @@
 // Publishes events as HTTP requests: cpp-httplib clients on keep-alive connections.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
@@ -15,6 +12,7 @@
 #include "publishers/http/request.h"
 #include "publishers/http/resolver.h"
 #include "publishers/http/tls.h"
+#include "publishers/wire/publication_queue.h"
 #include "relay/backends.h"
 #include "relay/publisher.h"
 
@@ -36,8 +34,6 @@ class HttpPublisher final : public Publisher {
  private:
   std::unique_ptr<HttpClient> new_client();
   void work();
-  bool take(Publication& publication);
-  void report(Receipt receipt);
   Receipt publish(std::unique_ptr<HttpClient>& client, const Publication& publication);
   Exchange exchange(std::unique_ptr<HttpClient>& client, const HttpRequest& request, Time deadline);
   void settle(const Exchange& exchange, Receipt& receipt) const;
@@ -46,15 +42,10 @@ class HttpPublisher final : public Publisher {
   const Endpoint endpoint_;
   const RequestBuilder builder_;
   const Clock& clock_;
-  ReceiptSink& sink_;
   std::unique_ptr<TlsContext> tls_;  // null for plain HTTP
   Resolver resolver_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Publication> queue_;  // guarded by mutex_
-  std::size_t owed_ = 0;           // guarded: taken and not yet reported
-  bool stopping_ = false;          // guarded
+  PublicationQueue queue_;
 
   std::vector<std::thread> threads_;  // last: they use everything above
 };

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstring>
+#include <system_error>
 
 #include "publishers/stdout/event_line.h"
 #include "publishers/wire/quiet_thread.h"
@@ -46,63 +46,22 @@ StdoutPublisher::StdoutPublisher(int descriptor, const PublisherSettings& settin
     : descriptor_(descriptor),
       regular_file_(is_regular_file(descriptor)),
       publish_timeout_(settings.publish_timeout),
-      queue_max_(settings.queue_max),
       clock_(clock),
-      sink_(sink),
+      queue_(settings.queue_max, sink),
       thread_(start_quiet_thread([this] { work(); })) {}
 
 StdoutPublisher::~StdoutPublisher() {
-  std::deque<Publication> unsent;
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    std::swap(unsent, queue_);
-  }
-  changed_.notify_all();
-  for (const Publication& publication : unsent) {
-    Receipt receipt;
-    receipt.ticket = publication.ticket;
-    receipt.reason = "the publisher was closed";
-    report(std::move(receipt));
-  }
+  queue_.close();
   thread_.join();
 }
 
 std::size_t StdoutPublisher::submit(std::span<const Publication> publications) {
-  std::size_t taken = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    taken = std::min(publications.size(), queue_max_ - owed_);
-    queue_.insert(queue_.end(), publications.begin(),
-                  publications.begin() + static_cast<std::ptrdiff_t>(taken));
-    owed_ += taken;
-  }
-  if (taken > 0) changed_.notify_one();
-  return taken;
+  return queue_.submit(publications);
 }
 
 void StdoutPublisher::work() {
   Publication publication;
-  while (take(publication)) report(publish(publication));
-}
-
-bool StdoutPublisher::take(Publication& publication) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-  if (queue_.empty()) return false;
-  publication = std::move(queue_.front());
-  queue_.pop_front();
-  return true;
-}
-
-// The place in the queue is free before the receipt is seen, or a relay that submits on the last
-// receipt could find the queue still full and wait for one that never comes.
-void StdoutPublisher::report(Receipt receipt) {
-  {
-    const std::lock_guard lock(mutex_);
-    --owed_;
-  }
-  sink_.deliver(std::move(receipt));
+  while (queue_.take(publication)) queue_.report(publish(publication));
 }
 
 Receipt StdoutPublisher::publish(const Publication& publication) {
@@ -170,7 +129,7 @@ StdoutPublisher::Written StdoutPublisher::write_all(std::string_view bytes, Time
     if (count >= 0) {
       written.bytes += static_cast<std::size_t>(count);
     } else if (errno != EINTR && errno != EAGAIN) {
-      written.error = fmt::format("the standard output can't be written: {}", std::strerror(errno));
+      written.error = fmt::format("the standard output can't be written: {}", std::system_category().message(errno));
       return written;
     }
   }

@@ -1,14 +1,12 @@
 // Writes events as JSON lines to a file descriptor: the standard output, in a program.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
-#include <deque>
-#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
 
+#include "publishers/wire/publication_queue.h"
 #include "relay/backends.h"
 #include "relay/publisher.h"
 
@@ -36,8 +34,6 @@ class StdoutPublisher final : public Publisher {
   };
 
   void work();
-  bool take(Publication& publication);
-  void report(Receipt receipt);
   Receipt publish(const Publication& publication);
   bool wait_for_reader(Time deadline) const;
   Written write_all(std::string_view bytes, Time deadline);
@@ -46,17 +42,11 @@ class StdoutPublisher final : public Publisher {
   const int descriptor_;
   const bool regular_file_;
   const Duration publish_timeout_;
-  const std::size_t queue_max_;
   const Clock& clock_;
-  ReceiptSink& sink_;
 
   std::string broken_line_;  // the writer's thread only: what is missing of the line last begun
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Publication> queue_;  // guarded by mutex_
-  std::size_t owed_ = 0;           // guarded: taken and not yet reported
-  bool stopping_ = false;          // guarded
+  PublicationQueue queue_;
 
   std::thread thread_;  // last: it uses everything above
 };

@@ -1,0 +1,121 @@
+#!/usr/bin/python3
+"""Measures the relay against the same work done without it, and reports ratios.
+
+Both sides of each pair run in turns, at least five pairs, the median of the pairs' ratios counts,
+and all data is in memory. It is no test: nothing fails on a number. On a busy machine nothing is
+judged. OUTBOX_EVENTS may name a file of JSON lines with event_type, ordering_key and payload;
+without it, events of 1 KB are made up.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.append(str(ROOT / "tests" / "e2e"))
+
+import machine  # noqa: E402
+import measures  # noqa: E402
+import outboxes  # noqa: E402
+import results  # noqa: E402
+import sides  # noqa: E402
+
+MEMORY_FOLDER = "/dev/shm"
+MEMORY_NEEDED = 4 << 30
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/bench"))
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=list(measures.ALL), metavar="NAME",
+                        help="of " + ", ".join(measures.ALL))
+    parser.add_argument("--wait", type=float, default=0, metavar="SECONDS",
+                        help="for the machine to become quiet")
+    parser.add_argument("--anyway", action="store_true",
+                        help="measure on a busy machine, too, without judging")
+    options = parser.parse_args()
+    if options.pairs < 1:
+        parser.error("--pairs must be at least 1")
+    return options
+
+
+def revision():
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT,
+                          capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+def run_one(name, bench, machine_was_busy):
+    print(f"{name} ...", end="", flush=True)
+    began = time.monotonic()
+    found = []
+    with machine.Neighbours() as neighbours:
+        try:
+            for result in measures.ALL[name](bench):
+                found.append(result)
+        except (RuntimeError, AssertionError, OSError, sqlite3.Error) as error:
+            # The other measurements are worth having all the same.
+            print(f" could not be measured: {error}", end="")
+    print(f" {time.monotonic() - began:.0f} s, others took {neighbours.share:.0%} of the machine",
+          flush=True)
+    for result in found:
+        result.neighbours = neighbours.share
+        result.machine_was_busy = machine_was_busy
+    return found
+
+
+def show(about, found):
+    print(f"\n{about['date']}, {about['revision']}, {about['machine']}, load before "
+          f"{about['load_before']:.2f}, {about['pairs']} pairs, events of "
+          f"{about['event_bytes']:,} bytes\n")
+    print(results.table(found))
+    notes = [f"{result.what}: {note}" for result in found for note in result.notes]
+    if notes:
+        print("\n" + "\n".join(notes))
+
+
+def measure(options, folder, machine_was_busy):
+    events = outboxes.Events(folder)
+    tools = sides.Tools(str(ROOT / options.build), folder)
+    bench = measures.Bench(folder, tools, events, options.pairs)
+    about = {"date": time.strftime("%Y-%m-%d"), "revision": revision(),
+             "machine": machine.description(), "load_before": machine.load(),
+             "pairs": options.pairs, "event_bytes": round(events.mean_bytes)}
+    found = []
+    for name in options.only or measures.ALL:
+        found += run_one(name, bench, machine_was_busy)
+    if not found:
+        return
+    show(about, found)
+    path = ROOT / "build" / "benchmarks.json"
+    results.write_json(path, about, found)
+    print(f"\nAll values: {path.relative_to(ROOT)}")
+
+
+def main():
+    options = parse_arguments()
+    os.environ["OUTBOX_RELAY_BIN"] = str(ROOT / options.build / "outbox-relay")
+    if shutil.disk_usage(MEMORY_FOLDER).free < MEMORY_NEEDED:
+        print(f"Nothing was measured: {MEMORY_FOLDER} has less than 4 GiB left.")
+        return
+    quiet = machine.wait_until_quiet(options.wait)
+    if not quiet and not options.anyway:
+        print(f"Nothing was measured: the machine is busy (load {machine.load():.1f}, it must be "
+              f"at most {machine.QUIET_LOAD}). Try again later, or with --wait 600, or with "
+              "--anyway to see figures that are not judged.")
+        return
+    with tempfile.TemporaryDirectory(prefix="outbox-bench-", dir=MEMORY_FOLDER) as folder:
+        measure(options, folder, not quiet)
+
+
+if __name__ == "__main__":
+    main()

@@ -44,6 +44,13 @@ Fate Broker::decide(const Row& row, std::uint64_t attempt, Duration timeout, Tim
   fate.answered_after = fate.accepted_after + latency / 4 + share_of(latency / 2, random);
   if (fate.answered_after >= timeout) return unanswered(timeout, true, fate.accepted_after);
   if (meets_episode(row, fate, timeout, now, random)) return fate;
+  if (row.kind == RowKind::unfit) {
+    fate.outcome = Outcome::refused;
+    fate.accepted = false;
+    fate.sent = false;
+    fate.reason = "a header can't be represented";
+    return fate;
+  }
   if (row.kind == RowKind::poison) {
     fate.outcome = Outcome::refused;
     fate.accepted = false;
@@ -125,6 +132,7 @@ bool Broker::meets_attempt_fault(Fate& fate, Duration timeout, Random& random) c
   } else if (strikes(Fault::misconfigured)) {
     fate = transport(answered_after, "404 Not Found");
     fate.outcome = Outcome::misconfigured;
+    fate.sent = random.chance(0.7);  // else a secret could not be read
   } else {
     return false;
   }

@@ -17,6 +17,7 @@ namespace outbox::sim {
 struct Fate {
   Outcome outcome = Outcome::confirmed;
   bool accepted = true;
+  bool sent = true;
   bool outcome_unknown = false;
   Duration accepted_after{0};
   Duration answered_after{0};  // never later than the time-out

@@ -36,7 +36,7 @@ void DeliveryChecks::on_lease_ended(const Row& row, ProcessId holder, LeaseId, L
   Story& story = stories_[row.number];
   story.holder = 0;
   story.lease = 0;
-  if (how != LeaseEnd::term_over) return;
+  if (how != LeaseEnd::term_over && how != LeaseEnd::wiped) return;
   for (Sent& sent : story.sent) sent.explained |= sent.process == holder;
 }
 

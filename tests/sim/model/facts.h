@@ -19,6 +19,7 @@ enum class LeaseEnd {
   holder_dead,
   term_over,
   delivered_by_other,
+  wiped,
 };
 
 struct Attempt {

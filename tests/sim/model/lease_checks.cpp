@@ -123,7 +123,7 @@ void LeaseChecks::on_lease_ended(const Row& row, ProcessId holder, LeaseId lease
     known.bytes -= holding.bytes;
     holding.holder = 0;
     holding.lease = 0;
-    if (how == LeaseEnd::delivered_by_other) holding.delivered_away = lease;
+    if (how == LeaseEnd::delivered_by_other || how == LeaseEnd::wiped) holding.ended_unseen = lease;
   }
   if (how != LeaseEnd::term_over) return;
   if (known.until >= now) {
@@ -161,7 +161,7 @@ void LeaseChecks::on_send(const Attempt& attempt, const Publication& publication
   const Holding& holding = rows_[attempt.row];
   const Known& known = processes_[attempt.process];
   const std::string who = about(attempt.process, attempt.row);
-  if (holding.delivered_away == publication.message->lease) return;  // it can't know
+  if (holding.ended_unseen == publication.message->lease) return;  // it can't know
   if (holding.holder != attempt.process || holding.lease != publication.message->lease) {
     court_.accuse("P6 one holder", who + ": sent without its lease", now);
     return;

@@ -36,7 +36,7 @@ class LeaseChecks final : public Facts {
     ProcessId holder = 0;
     LeaseId lease = 0;
     LeaseId highest = 0;
-    LeaseId delivered_away = 0;  // this lease ended since an earlier holder had delivered the row
+    LeaseId ended_unseen = 0;  // this lease ended, and its holder can't know it yet
     std::uint64_t bytes = 0;
   };
   struct Known {

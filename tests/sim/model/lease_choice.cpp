@@ -28,7 +28,7 @@ void LeaseChoice::consider(const Row& row) {
     return;
   }
   if (row.holder != 0 && table_.scenario_.bug != Bug::store_leases_leased_rows) {
-    block();
+    if (row.holder != who_ || !table_.scenario_.extends_prefix) block();
     return;
   }
   if (row.status == Status::failed && row.holder == 0 && row.due > now_) {
@@ -56,6 +56,7 @@ void LeaseChoice::consider(const Row& row) {
 // For a probe a row that has never failed comes first: it says most about the broker.
 void LeaseChoice::choose() {
   if (request_.limit == 0) return;
+  if (!request_.probe && request_.retry_limit >= request_.limit) pass_in_table_order();
   if (!request_.probe) pass(Status::failed, std::min(request_.retry_limit, request_.limit));
   pass(Status::pending, request_.limit);
   pass(Status::failed, request_.limit);
@@ -79,12 +80,19 @@ void LeaseChoice::pass(Status status, std::size_t limit) {
   }
 }
 
+void LeaseChoice::pass_in_table_order() {
+  for (Candidate& candidate : candidates_) {
+    if (full_ || chosen_.size() >= request_.limit) return;
+    if (candidate.before && !candidates_[*candidate.before].chosen) continue;
+    if (!take(candidate)) return;
+  }
+}
+
 bool LeaseChoice::take(Candidate& candidate) {
   const Row& row = *candidate.row;
   if (row.must_be_alone) {
     full_ = true;
-    if (!chosen_.empty()) return false;
-    if (request_.holding > 0) {
+    if (!chosen_.empty() || request_.holding > 0) {
       wants_solitude_ = true;
       return false;
     }

@@ -12,8 +12,8 @@ namespace outbox::sim {
 
 class LeaseChoice {
  public:
-  LeaseChoice(const Table& table, const LeaseRequest& request, Time now)
-      : table_(table), request_(request), now_(now) {}
+  LeaseChoice(const Table& table, ProcessId who, const LeaseRequest& request, Time now)
+      : table_(table), who_(who), request_(request), now_(now) {}
 
   void run();
 
@@ -34,10 +34,12 @@ class LeaseChoice {
   void consider(const Row& row);
   void choose();
   void pass(Status status, std::size_t limit);
+  void pass_in_table_order();
   bool take(Candidate& candidate);
   void probe();
 
   const Table& table_;
+  const ProcessId who_;
   const LeaseRequest& request_;
   const Time now_;
   std::vector<Candidate> candidates_;

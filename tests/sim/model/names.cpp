@@ -66,6 +66,10 @@ const char* name_of(Fault fault) {
       return "redrive";
     case Fault::isolate:
       return "isolate";
+    case Fault::unfit:
+      return "unfit";
+    case Fault::leases_wiped:
+      return "leases_wiped";
     case Fault::count_:
       break;
   }

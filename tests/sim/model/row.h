@@ -16,6 +16,7 @@ using RowNumber = std::uint64_t;  // the order of the table
 enum class RowKind {
   plain,
   poison,  // the broker refuses it
+  unfit,   // the publisher refuses it before anything is sent
   oversized,
   defect,   // can't be turned into a message
   killer,   // takes the relay down that submits it

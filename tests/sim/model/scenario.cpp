@@ -103,6 +103,8 @@ void draw_world(Scenario& scenario, Random& random) {
   scenario.drain_gap = seconds{10 + random.below(60)};
   scenario.drain_timeout = seconds{1 + random.below(25)};
   scenario.repeat_tells_renewed = random.chance(0.5);
+  scenario.extends_prefix = random.chance(0.5);
+  scenario.lost_turn_leases = random.chance(0.5);
 }
 
 bool lasts(Fault fault) {
@@ -139,6 +141,8 @@ bool lasts(Fault fault) {
     case Fault::future:
     case Fault::redrive:
     case Fault::isolate:
+    case Fault::unfit:
+    case Fault::leases_wiped:
     case Fault::count_:
       return false;
   }

@@ -40,13 +40,15 @@ enum class Fault {
   black_hole,
   short_queue,  // the publisher takes less than it is offered
   poison,       // rows the broker refuses
+  unfit,        // rows the publisher refuses before anything is sent
   oversized,
   defect,
   killer,  // rows that take the process down
   future,  // rows with a far not_before
   redrive,
   isolate,
-  count_  // how many there are
+  leases_wiped,  // the database forgets who holds what
+  count_         // how many there are
 };
 
 using Faults = std::bitset<static_cast<std::size_t>(Fault::count_)>;
@@ -129,6 +131,8 @@ struct Scenario {
   Duration drain_gap = std::chrono::seconds{50};
   Duration drain_timeout = std::chrono::seconds{20};
   std::int64_t drift_ppm_max = 200;
+  bool extends_prefix = false;    // a row may be leased while its holder still has those before it
+  bool lost_turn_leases = false;  // a turn that tells of lost leases leases rows of its own
   bool repeat_tells_renewed = false;  // a repeated turn extends the leases, and says so
 };
 

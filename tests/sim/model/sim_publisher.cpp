@@ -34,9 +34,12 @@ void SimPublisher::recall() {
   if (cut_ || queue_.empty()) return;
   recalled_.insert(recalled_.end(), queue_.begin(), queue_.end());
   queue_.clear();
-  context_.events.at(clock_.world_now(), [&context = context_, process = process_] {
-    if (Process* alive = context.find(process)) alive->publisher().report_recalled();
-  });
+  const std::uint64_t late = random_.below(random_.chance(0.2) ? 500'000 : 50);
+  context_.events.at(clock_.world_now() + std::chrono::microseconds{late},
+                     [&context = context_, process = process_] {
+                       if (Process* alive = context.find(process))
+                         alive->publisher().report_recalled();
+                     });
 }
 
 void SimPublisher::report_recalled() {
@@ -135,7 +138,7 @@ void SimPublisher::attempt_once(const Publication& publication, const Row& row) 
                           receipt.ticket = ticket;
                           receipt.outcome = fate.outcome;
                           receipt.reason = fate.reason;
-                          receipt.sent = true;
+                          receipt.sent = fate.sent;
                           receipt.outcome_unknown = fate.outcome_unknown;
                           receipt.wait = fate.wait;
                           alive->publisher().finish(ticket, std::move(receipt));

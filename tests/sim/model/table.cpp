@@ -69,8 +69,8 @@ Turn Table::turn(ProcessId who, const TurnRequest& request, Time now) {
   turn.leases_lost = incarnation.leases_ended;
   LeaseRequest asked = request.lease;
   turn.circuit_held = circuit_held_;
-  if (turn.leases_lost || circuit_held_) asked.limit = 0;
-  LeaseChoice choice(*this, asked, now);
+  if ((turn.leases_lost && !scenario_.lost_turn_leases) || circuit_held_) asked.limit = 0;
+  LeaseChoice choice(*this, who, asked, now);
   choice.run();
   turn.more = choice.more();
   turn.wants_solitude = choice.wants_solitude();
@@ -82,7 +82,7 @@ Turn Table::turn(ProcessId who, const TurnRequest& request, Time now) {
   turn.epoch = epoch;
   incarnation.leases_ended = false;
   incarnation.until = std::max(incarnation.until, now + request.lease.term);
-  turn.renewed = !turn.leases_lost;
+  turn.renewed = !turn.leases_lost || scenario_.lost_turn_leases;
   facts_.on_renewed(who, incarnation.until, now);
   for (const RowNumber number : choice.chosen()) {
     Row& row = rows_.at(number);
@@ -102,13 +102,13 @@ Turn Table::repeat(Incarnation& incarnation, ProcessId who, const TurnRequest& r
   turn.epoch = incarnation.last_epoch;
   LeaseRequest nothing = request.lease;
   nothing.limit = 0;
-  LeaseChoice choice(*this, nothing, now);
+  LeaseChoice choice(*this, who, nothing, now);
   choice.run();
   turn.more = choice.more();
   turn.next_due = choice.next_due();
   turn.circuit_held = circuit_held_;
   turn.leases_lost = incarnation.last_told_lost || incarnation.leases_ended;
-  if (turn.leases_lost) {
+  if (incarnation.leases_ended || (turn.leases_lost && !scenario_.lost_turn_leases)) {
     incarnation.leases_ended = false;
     incarnation.last_told_lost = true;
     return turn;
@@ -221,6 +221,7 @@ std::size_t Table::take_over(ProcessId who, Turn& turn, Time now) {
 
 void Table::take_over_row(Row& row, LeaseEnd how, Turn& turn, Time now) {
   // A relay that was only too slow proves nothing against the row.
+  row.history.outcome_unknown = true;
   const bool crashed = how == LeaseEnd::holder_dead || has(scenario_.faults, Fault::lock_unknown);
   if (crashed) {
     ++row.takeovers;
@@ -281,6 +282,16 @@ void Table::retire(ProcessId who, Time now) {
     if (row.holder == who) end_lease(row, LeaseEnd::released_by_retire, now);
   }
   incarnations_.erase(who);
+}
+
+void Table::wipe_leases(Time now) {
+  for (const RowNumber number : unfinished_) {
+    Row& row = rows_.at(number);
+    if (row.holder == 0) continue;
+    row.history.outcome_unknown = true;
+    end_lease(row, LeaseEnd::wiped, now);
+  }
+  for (auto& [who, incarnation] : incarnations_) incarnation.leases_ended = true;
 }
 
 void Table::process_died(ProcessId who) {

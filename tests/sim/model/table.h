@@ -39,6 +39,8 @@ class Table {
 
   Turn turn(ProcessId who, const TurnRequest& request, Time now);
   void retire(ProcessId who, Time now);
+  // Nobody holds anything any more, and nobody has been told.
+  void wipe_leases(Time now);
   void process_died(ProcessId who);
 
   const std::map<RowNumber, Row>& rows() const { return rows_; }

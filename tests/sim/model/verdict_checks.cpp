@@ -3,7 +3,8 @@
 namespace outbox::sim {
 namespace {
 
-constexpr std::uint32_t kKillsMax = 7;                        // two beside others, five alone
+constexpr std::uint32_t kKillsMax = 7;  // two beside others, five alone
+constexpr std::uint32_t kDeathsAloneMax = 5;
 constexpr Duration kProbeInterval = std::chrono::minutes{1};  // of a held destination
 constexpr Duration kTolerance = std::chrono::milliseconds{5};
 
@@ -39,7 +40,18 @@ void VerdictChecks::on_redriven(const Row& row) {
   rows_[row.number].kills = 0;
 }
 
-void VerdictChecks::on_ended(ProcessId process, Ending, Time) {
+void VerdictChecks::on_leased(const Row& row, Time) {
+  if (row.leased_alone) alone_[row.holder] = row.number;
+}
+
+void VerdictChecks::on_lease_ended(const Row& row, ProcessId holder, LeaseId, LeaseEnd, Time) {
+  const auto found = alone_.find(holder);
+  if (found != alone_.end() && found->second == row.number) alone_.erase(found);
+}
+
+void VerdictChecks::on_ended(ProcessId process, Ending how, Time) {
+  const auto alone = alone_.find(process);
+  if (alone != alone_.end() && how != Ending::clean) ++rows_[alone->second].deaths_alone;
   std::erase_if(held_, [&](const auto& entry) { return std::get<0>(entry.first) == process; });
   std::erase_if(tickets_, [&](const auto& entry) { return entry.first.first == process; });
 }
@@ -72,6 +84,7 @@ void VerdictChecks::on_turn_told(ProcessId process, const TurnRequest& request, 
     const Lease lease{process, row_number(message.row), message.lease};
     Held held;
     held.history = message.history;
+    held.kind = rows_[row_number(message.row)].kind;
     held.payload_size = message.payload_size;
     held.defect = message.defect.has_value();
     held.destination = message.destination.value_or("");
@@ -172,7 +185,7 @@ std::string VerdictChecks::wrong_with(ProcessId, const Settlement& settlement,
     case Verdict::retry:
       return wrong_with_retry(settlement, held);
     case Verdict::dead:
-      return wrong_with_death(settlement, held, rows_.at(row_number(settlement.row)).kind);
+      return wrong_with_death(settlement, held);
   }
   return {};
 }
@@ -203,8 +216,7 @@ std::string VerdictChecks::wrong_with_retry(const Settlement& settlement, const 
   return {};
 }
 
-std::string VerdictChecks::wrong_with_death(const Settlement& settlement, const Held& held,
-                                            RowKind kind) const {
+std::string VerdictChecks::wrong_with_death(const Settlement& settlement, const Held& held) const {
   const RetryOptions& retry = scenario_.relay.retry;
   const Outcome outcome = held.receipt ? held.receipt->outcome : Outcome::cancelled;
   switch (settlement.dead_reason) {
@@ -215,7 +227,9 @@ std::string VerdictChecks::wrong_with_death(const Settlement& settlement, const 
       return {};
     }
     case DeadReason::permanent:
-      if (kind != RowKind::poison || outcome != Outcome::refused) return "dead, and never refused";
+      if ((held.kind != RowKind::poison && held.kind != RowKind::unfit) ||
+          outcome != Outcome::refused)
+        return "dead, and never refused";
       return {};
     case DeadReason::oversized:
       if (held.payload_size <= scenario_.relay.payload_max) return "dead, and not oversized";
@@ -254,7 +268,10 @@ std::string VerdictChecks::wrong_with_count(ProcessId process, const Settlement&
 }
 
 void VerdictChecks::on_buried_by_store(const Row& row, Time now) {
-  if (rows_[row.number].kind == RowKind::killer) return;
+  // Relays that die for other reasons, again and again, while they hold only this row, look to the
+  // store as if the row were to blame.
+  const Subject& subject = rows_[row.number];
+  if (subject.kind == RowKind::killer || subject.deaths_alone >= kDeathsAloneMax) return;
   court_.accuse("P9 quarantine",
                 "row " + std::to_string(row.number) + " is innocent and was buried as crashed",
                 now);

@@ -23,6 +23,9 @@ class VerdictChecks final : public Facts {
   void on_drained(ProcessId process, std::size_t left, Time now) override;
   void on_turn_told(ProcessId process, const TurnRequest& request, const Turn& turn, Time asked,
                     Time told) override;
+  void on_leased(const Row& row, Time now) override;
+  void on_lease_ended(const Row& row, ProcessId holder, LeaseId lease, LeaseEnd how,
+                      Time now) override;
   void on_buried_by_store(const Row& row, Time now) override;
   void on_submitted(ProcessId process, const Publication& publication, RowNumber row,
                     Time now) override;
@@ -37,6 +40,7 @@ class VerdictChecks final : public Facts {
   using Lease = std::tuple<ProcessId, RowNumber, LeaseId>;
   struct Held {
     RowHistory history;
+    RowKind kind = RowKind::plain;  // a redrive may change it
     std::uint64_t payload_size = 0;
     bool defect = false;
     std::string destination;
@@ -50,6 +54,7 @@ class VerdictChecks final : public Facts {
   struct Subject {
     RowKind kind = RowKind::plain;
     std::uint32_t kills = 0;
+    std::uint32_t deaths_alone = 0;  // of relays that held only this row
   };
   struct Confirmed {
     Time when{};
@@ -61,7 +66,7 @@ class VerdictChecks final : public Facts {
   void judge(ProcessId process, const Settlement& settlement, Time now);
   std::string wrong_with(ProcessId process, const Settlement& settlement, const Held& held) const;
   std::string wrong_with_retry(const Settlement& settlement, const Held& held) const;
-  std::string wrong_with_death(const Settlement& settlement, const Held& held, RowKind kind) const;
+  std::string wrong_with_death(const Settlement& settlement, const Held& held) const;
   std::string wrong_with_count(ProcessId process, const Settlement& settlement,
                                const Held& held) const;
 
@@ -70,6 +75,7 @@ class VerdictChecks final : public Facts {
   std::map<Lease, Held> held_;
   std::map<std::pair<ProcessId, Ticket>, Lease> tickets_;
   std::unordered_map<RowNumber, Subject> rows_;
+  std::map<ProcessId, RowNumber> alone_;
   std::map<ProcessId, std::uint64_t> turned_away_;  // as told to the observer
   std::map<ProcessId, std::uint64_t> charged_unsent_;
   std::map<ProcessId, Time> circuit_left_closed_;

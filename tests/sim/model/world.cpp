@@ -193,6 +193,10 @@ void World::operate() {
       table_.redrive(chosen, operator_.chance(0.5));
     }
   }
+  if (has(scenario_.faults, Fault::leases_wiped) && operator_.chance(0.2)) {
+    trace_.event(events_.now(), "operator", "wipe");
+    table_.wipe_leases(events_.now());
+  }
   if (has(scenario_.faults, Fault::isolate)) table_.hold_circuit(operator_.chance(0.4));
 }
 

@@ -51,9 +51,10 @@ RowKind Writer::next_kind() {
   const double poison = context_.scenario.poison_share;
   const double killer = context_.scenario.killer_share;
   const std::pair<Fault, RowKind> kinds[] = {
-      {Fault::poison, RowKind::poison}, {Fault::oversized, RowKind::oversized},
-      {Fault::defect, RowKind::defect}, {Fault::killer, RowKind::killer},
-      {Fault::future, RowKind::future}, {Fault::trigger, RowKind::trigger},
+      {Fault::poison, RowKind::poison},   {Fault::oversized, RowKind::oversized},
+      {Fault::defect, RowKind::defect},   {Fault::killer, RowKind::killer},
+      {Fault::unfit, RowKind::unfit},     {Fault::future, RowKind::future},
+      {Fault::trigger, RowKind::trigger},
   };
   for (const auto& [fault, kind] : kinds) {
     const double share = kind == RowKind::killer ? killer : kind == RowKind::poison ? poison : 0.02;

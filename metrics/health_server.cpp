@@ -75,9 +75,11 @@ HealthServer::Parts::Parts(const HealthServerOptions& options, Metrics& metrics,
       source_(source),
       listener_(open_listen_socket(options.listen, options.setting)),
       stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      responder_([this](const httplib::Request& request, httplib::Response& response) {
-        answer(request, response);
-      }),
+      responder_({std::chrono::floor<std::chrono::seconds>(options.request_time_max),
+                  options.requests_max},
+                 [this](const httplib::Request& request, httplib::Response& response) {
+                   answer(request, response);
+                 }),
       pool_(options.pool, [this](int fd) { serve(fd); }) {
   if (stop_.get() < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
   // Signals are for the program's main thread; threads inherit what is blocked here.

@@ -46,8 +46,12 @@ void refuse_method(httplib::Response& response) {
 
 }  // namespace
 
-HttpResponder::HttpResponder(Answer answer) {
-  set_default_headers({{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}});
+HttpResponder::HttpResponder(KeepAlive keep_alive, Answer answer) {
+  set_keep_alive_timeout(keep_alive.time_max.count());
+  set_keep_alive_max_count(keep_alive.requests_max);
+  set_default_headers({{"Accept-Ranges", "none"},
+                       {"Cache-Control", "no-store"},
+                       {"X-Content-Type-Options", "nosniff"}});
   // All is answered before the library routes: its routes are regular expressions.
   set_pre_routing_handler(
       [answer = std::move(answer)](const httplib::Request& request, httplib::Response& response) {

@@ -8,6 +8,8 @@
 
 #include <httplib.h>
 
+#include <chrono>
+#include <cstddef>
 #include <functional>
 #include <string>
 
@@ -18,8 +20,14 @@ class HttpResponder : private httplib::Server {
  public:
   using Answer = std::function<void(const httplib::Request&, httplib::Response&)>;
 
+  // What a client is told about connections that are kept.
+  struct KeepAlive {
+    std::chrono::seconds time_max;
+    std::size_t requests_max;
+  };
+
   // `answer` sets status and content for any path; only GET and HEAD get to it.
-  explicit HttpResponder(Answer answer);
+  HttpResponder(KeepAlive keep_alive, Answer answer);
 
   // The whole response to one request.
   std::string respond(const std::string& request_line, bool keep_alive);

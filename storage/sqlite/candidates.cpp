@@ -124,6 +124,14 @@ void Candidates::end() {
   apply_turn_back();
 }
 
+void Candidates::start_over() {
+  fresh_ = {};
+  due_ = {};
+  fresh_position_ = 0;
+  back_to_.reset();
+  start_over_due();
+}
+
 void Candidates::apply_turn_back() {
   if (back_to_ && *back_to_ <= fresh_position_) {
     fresh_position_ = *back_to_ - 1;

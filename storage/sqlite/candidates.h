@@ -59,6 +59,7 @@ class Candidates {
 
   // A row in this place may be leased again: begin there, if the walk is past it.
   void turn_back(std::int64_t order);
+  void start_over();
   // What walk_due() took may not have been used after all.
   void start_over_due() {
     due_position_ = {};

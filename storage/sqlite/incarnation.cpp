@@ -52,6 +52,8 @@ Registration::Registration(Connection& connection, std::string outbox, const Clo
              "SELECT outbox, row_key, 1 FROM outbox_relay_leases "
              "WHERE outbox = ?1 AND incarnation = ?2 "
              "ON CONFLICT (outbox, row_key) DO UPDATE SET outcome_unknown = 1"),
+      last_epoch_(connection.database(),
+                  "SELECT value FROM outbox_relay_meta WHERE outbox = ?1 AND name = 'epoch'"),
       raise_epoch_(connection.database(),
                    "INSERT INTO outbox_relay_meta (outbox, name, value) "
                    "VALUES (?1, 'epoch', ?2 + 1) ON CONFLICT (outbox, name) "
@@ -97,6 +99,11 @@ void Registration::erase(const Identity& identity) { erase_.run(outbox_, identit
 void Registration::end_leases(std::int64_t incarnation) {
   doubt_.run(outbox_, incarnation);
   end_leases_.run(outbox_, incarnation);
+}
+
+LeaseId Registration::last_epoch() {
+  auto rows = last_epoch_.rows(outbox_);
+  return rows.next() ? static_cast<LeaseId>(rows.integer(0)) : 0;
 }
 
 LeaseId Registration::next_epoch(LeaseId seen) {

@@ -47,6 +47,8 @@ class Registration {
   // Ends the leases of a relay. Their rows may have been sent.
   void end_leases(std::int64_t incarnation);
 
+  // The last one given to anybody.
+  LeaseId last_epoch();
   // A fencing epoch that is higher than any before it.
   LeaseId next_epoch(LeaseId seen);
 
@@ -63,6 +65,7 @@ class Registration {
   Query erase_;
   Query end_leases_;
   Query doubt_;
+  Query last_epoch_;
   Query raise_epoch_;
   Query lease_;
   Query forget_;

@@ -48,6 +48,11 @@ Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   return std::move(selection_);
 }
 
+void Selector::start_over() {
+  blocked_.clear();
+  candidates_.start_over();
+}
+
 void Selector::settled(const std::vector<std::int64_t>& rows) {
   for (const std::int64_t row : rows) unblock(row);
 }

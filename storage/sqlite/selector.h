@@ -51,6 +51,9 @@ class Selector {
 
   Selection select(const LeaseRequest& request, const Scene& scene);
 
+  // Forgets where it was: what it has chosen was not leased.
+  void start_over();
+
   // These rows were decided, or will be due later: rows behind them may be free.
   void settled(const std::vector<std::int64_t>& rows);
   // These may be leased again at once.

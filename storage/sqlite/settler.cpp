@@ -158,7 +158,8 @@ void Settler::settle_late_delivery(std::int64_t row, const Settlement& settlemen
   const auto noted = side_rows_.read(row);
   SideRow side = noted.value_or(SideRow{});
   const bool decided = side.state == state::kProcessed || side.state == state::kDeadLettered;
-  if (side.generation != settlement.generation || decided) {
+  const bool foreign = settlement.lease <= holder.void_through;
+  if (foreign || decided || side.generation != settlement.generation) {
     ++settled.fenced;
     return;
   }

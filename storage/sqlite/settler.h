@@ -28,6 +28,9 @@ struct Holder {
   LeaseId epoch = 0;
   WallTime now;
   std::string now_text;
+  // Leases up to this one were given by another database, which this one has replaced: its rows may
+  // be different ones under the same keys.
+  LeaseId void_through = 0;
 };
 
 // What settling came to.

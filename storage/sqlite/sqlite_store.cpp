@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <exception>
 #include <random>
 #include <thread>
 
@@ -31,6 +32,22 @@ bool same_question(const LeaseRequest& one, const LeaseRequest& other) {
          one.ordering == other.ordering && one.dead_blocks_key == other.dead_blocks_key &&
          (one.holding == 0) == (other.holding == 0);
 }
+
+// What a selection has remembered is wrong if its transaction is undone.
+class Undo {
+ public:
+  explicit Undo(Selector& selector)
+      : selector_(selector), exceptions_(std::uncaught_exceptions()) {}
+  ~Undo() {
+    if (std::uncaught_exceptions() > exceptions_) selector_.start_over();
+  }
+  Undo(const Undo&) = delete;
+  Undo& operator=(const Undo&) = delete;
+
+ private:
+  Selector& selector_;
+  int exceptions_;
+};
 
 }  // namespace
 
@@ -89,6 +106,7 @@ Turn SqliteStore::attempt(const TurnRequest& request) {
 
 void SqliteStore::require_same_file() {
   if (!session_->connection.same_file()) {
+    void_through_ = identity_.epoch;
     become_new();
     throw Unusable(fmt::format(
         "the database {} was removed or replaced while it was open; starting over with what is "
@@ -227,6 +245,7 @@ Turn SqliteStore::write_carefully(const Work& work) {
   for (std::size_t tries = 0;; ++tries) {
     session_->settler.set_careful(careful_turns_ > 0);
     try {
+      const Undo undo(session_->selector);
       return write_once(work);
     } catch (const NeedsCare&) {
       // At most once to become careful, and once for each row that undoes the transaction.
@@ -245,7 +264,7 @@ Turn SqliteStore::write_once(const Work& work) {
   if (!recognise(work, turn, picked)) {
     const LeaseId epoch = session_->registration.next_epoch(identity_.epoch);
     const WallTime now = clocks_.wall();
-    const Holder holder{identity_.incarnation, epoch, now, to_text(now)};
+    const Holder holder{identity_.incarnation, epoch, now, to_text(now), void_through_};
     settle(work, holder, turn);
     if (work.final) {
       take_over(work, holder, turn);
@@ -267,9 +286,11 @@ Turn SqliteStore::write_once(const Work& work) {
 // Finds out what the database knows of this relay. True if this very turn was applied before.
 bool SqliteStore::recognise(const Work& work, Turn& turn, std::vector<Picked>& picked) {
   const auto mark = session_->registration.read(identity_);
-  const bool gone_back = mark && mark->epoch < identity_.epoch;
+  const bool gone_back =
+      identity_.registered && session_->registration.last_epoch() < identity_.epoch;
   if (identity_.registered && (!mark || gone_back)) {
-    // Removed by another relay, because our leases had ended, or by a restored backup.
+    // Removed by another relay, because our leases had ended; or a backup was restored.
+    if (gone_back) void_through_ = identity_.epoch;
     if (mark) {
       session_->registration.end_leases(identity_.incarnation);
       session_->registration.erase(identity_);

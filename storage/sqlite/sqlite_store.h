@@ -89,6 +89,7 @@ class SqliteStore final : public OutboxStore {
   Pace pace_;
   std::size_t careful_turns_ = 0;
   bool leases_lost_ = false;
+  LeaseId void_through_ = 0;  // see Holder
 
   std::int64_t data_version_ = 0;
   bool circuit_held_ = false;

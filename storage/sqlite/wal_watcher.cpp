@@ -117,13 +117,17 @@ bool WalWatcher::handle(int watch, unsigned mask, const std::string& name) {
     directory_watch_ = -1;
     return true;
   }
-  if (name == wal_name_) {
-    wal_watch_ =
-        ::inotify_add_watch(inotify_.get(), (directory_ + "/" + wal_name_).c_str(), IN_MODIFY);
-    return true;
-  }
   if (is_lock_name(name, database_name_)) {
     peer_changed_ = true;
+    return true;
+  }
+  // Whoever closes the database has written before, and that was told.
+  if ((mask & IN_CLOSE_WRITE) != 0) return false;
+  if (name == wal_name_) {
+    // Set by each process that opens the log.
+    if ((mask & IN_ATTRIB) != 0) return false;
+    wal_watch_ =
+        ::inotify_add_watch(inotify_.get(), (directory_ + "/" + wal_name_).c_str(), IN_MODIFY);
     return true;
   }
   return name == database_name_;

@@ -330,7 +330,12 @@ bool Relay::prepare(Held& held, Time now) {
   }
   Routed routed = router_.route(held.message);
   if (!routed.error.empty()) {
-    conclude(held, judge_.unroutable(held, routed.error));
+    Settlement settlement = judge_.unroutable(held, routed.error);
+    Receipt unsent;
+    unsent.outcome = Outcome::misconfigured;
+    unsent.reason = routed.error;
+    tell_observer(held, unsent, settlement, now);
+    conclude(held, std::move(settlement));
     return false;
   }
   held.destination = std::move(routed.destination);
@@ -359,6 +364,7 @@ void Relay::notice_changes(Time now) {
   bool recovered = false;
   while (auto change = breaker_.take_change()) {
     break_noticed_ = false;
+    probe_not_before_ = Time{};
     if (change->from == CircuitState::closed) publisher_.recall();
     if (change->to == CircuitState::closed) {
       recovered = true;

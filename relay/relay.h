@@ -116,7 +116,8 @@ class Relay {
   bool must_renew(Time now) const;
   std::size_t window_limit(Time now);
   std::size_t lease_limit(Time now);
-  std::size_t retry_limit(std::size_t limit) const;
+  bool may_probe(Time now);
+  std::size_t retry_limit(Time now, std::size_t limit);
   void form_turn();
   void ask_for_rows(Time now);
   void take_turn(Time now);
@@ -189,6 +190,7 @@ class Relay {
 
   // When to look for rows.
   bool look_now_ = true;
+  Time probe_not_before_{};
   bool break_noticed_ = false;  // that the break is over, once each
   Time next_look_{};
   Time hinted_until_{};

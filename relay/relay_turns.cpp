@@ -47,8 +47,15 @@ std::size_t Relay::window_limit(Time now) {
     return now < throttled_until_ ? 0 : ramp_.limit();
   }
   if (options_.breaker.while_open == WhileOpen::charge) return options_.in_flight_max;
-  const std::size_t probes = breaker_.allowance(now, options_.in_flight_max);
+  const std::size_t probes = may_probe(now) ? breaker_.allowance(now, options_.in_flight_max) : 0;
   return std::min(window_.size() + probes, options_.in_flight_max);
+}
+
+// A row found for a probe may turn out to be unfit (its destination is held): then the next one is
+// asked for with the next poll, not at once.
+bool Relay::may_probe(Time now) {
+  return breaker_.state() != CircuitState::closed && now >= probe_not_before_ &&
+         breaker_.allowance(now, 1) > 0;
 }
 
 std::size_t Relay::lease_limit(Time now) {
@@ -61,11 +68,14 @@ std::size_t Relay::lease_limit(Time now) {
   return held >= most ? 0 : std::min(options_.batch_size, most - held);
 }
 
-std::size_t Relay::retry_limit(std::size_t limit) const {
+// Failed rows get a share of the window while fresh ones wait. Of a small window, just after a
+// break, that is none: only fresh rows tell whether the broker is back for everybody.
+std::size_t Relay::retry_limit(Time now, std::size_t limit) {
   if (options_.retry_share >= 1) return limit;
-  const auto share =
-      static_cast<std::size_t>(static_cast<double>(options_.in_flight_max) * options_.retry_share);
-  const std::size_t most = std::max<std::size_t>(share, 1);
+  const std::size_t window = window_limit(now);
+  const double share = static_cast<double>(window) * options_.retry_share;
+  const std::size_t least = window >= options_.in_flight_max ? 1 : 0;
+  const std::size_t most = std::max(static_cast<std::size_t>(share), least);
   const std::size_t under_way = window_.retries();
   return std::min(limit, under_way >= most ? std::size_t{0} : most - under_way);
 }
@@ -86,14 +96,14 @@ void Relay::ask_for_rows(Time now) {
   request.renew = must_renew(now);
   LeaseRequest& lease = request.lease;
   lease.limit = lease_limit(now);
-  lease.retry_limit = retry_limit(lease.limit);
+  lease.retry_limit = retry_limit(now, lease.limit);
   const std::uint64_t used = window_.bytes();
   lease.bytes = options_.in_flight_bytes_max > used ? options_.in_flight_bytes_max - used : 0;
   lease.payload_max = options_.payload_max;
   lease.term = options_.lease_term;
   lease.holding = window_.size() + verdicts_.size();
   lease.recovered = recovered_;
-  lease.probe = breaker_.state() != CircuitState::closed && breaker_.allowance(now, 1) > 0;
+  lease.probe = may_probe(now);
   lease.ordering = options_.ordering;
   lease.dead_blocks_key = options_.dead_blocks_key;
 }
@@ -128,6 +138,9 @@ void Relay::turn_committed(const Turn& turn, Time before, Time after) {
     trust_until_ = before + options_.lease_term;
   }
   obey_operator(turn, after);
+  if (pending_->request.lease.probe && !turn.leased.empty()) {
+    probe_not_before_ = after + options_.poll_interval;
+  }
   schedule_look(turn, after);
 }
 

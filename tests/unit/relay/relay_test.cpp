@@ -360,6 +360,49 @@ TEST_CASE("a charging circuit asks for a row to probe with only when a probe may
   CHECK(world.store.asked_for_a_probe());
 }
 
+TEST_CASE("just after a break retries get no share of the small window while it grows") {
+  World world;
+  world.publisher.capacity = 5;
+  world.add_rows(500);
+  world.run_for(10ms);
+  world.publisher.answer_all(Outcome::transport);
+  world.run_for(16s);
+  world.store.requests.clear();
+  world.publisher.answer(Outcome::confirmed);
+  world.run_for(10ms);
+  REQUIRE(world.relay->status().in_flight_limit == 1);
+  CHECK(world.store.requests.back().lease.retry_limit == 0);
+  for (int i = 0; i < 20; ++i) {
+    world.publisher.answer_all(Outcome::confirmed);
+    world.run_for(10ms);
+  }
+  CHECK(world.store.requests.back().lease.retry_limit > 0);
+}
+
+TEST_CASE("a row that can't serve as the probe is followed by the next one no sooner than a poll") {
+  RelayOptions options;
+  options.breaker.consecutive_failures = 3;
+  World world(options);
+  world.publisher.capacity = 5;
+  world.add_rows(30);
+  world.run_for(10ms);
+  for (int i = 0; i < 11; ++i) {
+    world.publisher.answer(Outcome::misconfigured, "HTTP 403");
+    world.run_for(1ms);
+  }
+  world.publisher.answer_all(Outcome::transport);
+  world.run_for(16s);  // the break is over, the destination is still held
+  REQUIRE(world.relay->status().circuit == CircuitState::open);
+  const std::size_t before = world.store.count(Verdict::held);
+  for (int i = 0; i < 100; ++i) {
+    world.add_rows(1);
+    world.run_for(100ms);
+  }
+  const std::size_t turned_away = world.store.count(Verdict::held) - before;
+  CHECK(turned_away >= 5);
+  CHECK(turned_away <= 15);
+}
+
 TEST_CASE("probes stay within in_flight_max") {
   RelayOptions options;
   options.in_flight_max = 1;

@@ -1,0 +1,107 @@
+#include "storage/sqlite/lock_file.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "storage/sqlite/settler.h"
+
+namespace outbox::sqlite {
+namespace {
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lock-test-XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path = name;
+    database = (path / "app.db").string();
+    std::ofstream(database) << "";
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::filesystem::path path;
+  std::string database;
+};
+
+TEST_CASE("a held lock is seen to be held, and is no proof of death") {
+  const Folder folder;
+  const LockFile lock(folder.database);
+  REQUIRE(lock.held());
+  const std::string path = (folder.path / lock.name()).string();
+  CHECK(is_visibly_held(path, lock.identity()));
+  CHECK_FALSE(DeadLock::obtain(path, lock.identity()).has_value());
+}
+
+TEST_CASE("a lock that was let go is proof of death, for this file only") {
+  const Folder folder;
+  std::string path;
+  FileIdentity identity;
+  {
+    const LockFile lock(folder.database);
+    path = (folder.path / lock.name()).string();
+    identity = lock.identity();
+  }
+  CHECK_FALSE(is_visibly_held(path, identity));
+  FileIdentity other = identity;
+  ++other.inode;
+  CHECK_FALSE(DeadLock::obtain(path, other).has_value());
+  auto dead = DeadLock::obtain(path, identity);
+  REQUIRE(dead.has_value());
+  dead->remove_file();
+  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK_FALSE(DeadLock::obtain(path, identity).has_value());
+}
+
+TEST_CASE("a link in the lock file's place is not followed") {
+  const Folder folder;
+  const std::string target = (folder.path / "target").string();
+  std::ofstream(target) << "";
+  const std::string link = (folder.path / "link").string();
+  std::filesystem::create_symlink(target, link);
+  CHECK_FALSE(DeadLock::obtain(link, *identity_of(target)).has_value());
+}
+
+TEST_CASE("whoever may write to the database may test the lock") {
+  const Folder folder;
+  REQUIRE(::chmod(folder.database.c_str(), 0660) == 0);
+  const mode_t before = ::umask(0077);
+  const LockFile lock(folder.database);
+  ::umask(before);
+  struct stat info {};
+  REQUIRE(::stat((folder.path / lock.name()).c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0660);
+}
+
+TEST_CASE("a folder that can't be written gives no sign of life, and no error") {
+  const LockFile lock("/nowhere/app.db");
+  CHECK_FALSE(lock.held());
+}
+
+TEST_CASE("a removed lock file leaves nothing") {
+  const Folder folder;
+  LockFile lock(folder.database);
+  lock.remove();
+  CHECK_FALSE(std::filesystem::exists(folder.path / lock.name()));
+}
+
+TEST_CASE("a row's handle is a decimal number and nothing else") {
+  CHECK(row_key_of("42") == 42);
+  CHECK(row_key_of("-1") == -1);
+  for (const char* text : {"", "42 ", " 42", "4x", "0x10", "99999999999999999999"}) {
+    CAPTURE(text);
+    CHECK_FALSE(row_key_of(text).has_value());
+  }
+}
+
+TEST_CASE("a long text is cut between two characters") {
+  CHECK(shortened("short") == "short");
+  CHECK(shortened(std::string(2000, 'x')).size() == 1024);
+  CHECK(shortened(std::string(1023, 'x') + "\xe2\x82\xac") == std::string(1023, 'x'));
+  CHECK(shortened(std::string(3000, '\x80')).empty());
+}
+
+}  // namespace
+}  // namespace outbox::sqlite

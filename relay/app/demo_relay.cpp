@@ -1,18 +1,18 @@
 #include "relay/app/demo_relay.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <httplib.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -145,6 +145,20 @@ bool has_label(const Sample& sample, std::string_view label) {
   return sample.labels.find(label) != std::string_view::npos;
 }
 
+// A field as text; empty if it is not there.
+std::string word_in(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) return {};
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+// "18:42:00" of "2026-11-30T18:42:00.123Z"
+std::string time_of_day(const std::string& time) {
+  constexpr std::size_t kStart = 11;
+  constexpr std::size_t kLength = 8;
+  return time.size() < kStart + kLength ? time : time.substr(kStart, kLength);
+}
+
 void take_sample(const Sample& sample, double now, RelayNumbers& numbers) {
   constexpr std::string_view kPrefix = "outbox_relay_";
   if (!sample.name.starts_with(kPrefix)) return;
@@ -197,18 +211,18 @@ RelayNumbers ask_relay(std::uint16_t port) {
   return numbers;
 }
 
-std::uint16_t free_port() {
-  const int handle = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (handle < 0) give_up("socket");
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* raw = reinterpret_cast<sockaddr*>(&address);
-  const bool done = bind(handle, raw, size) == 0 && getsockname(handle, raw, &size) == 0;
-  close(handle);
-  if (!done) give_up("no free port");
-  return ntohs(address.sin_port);
+LogLine read_log_line(const std::string& line) {
+  const auto parsed = nlohmann::json::parse(line, nullptr, false);
+  if (!parsed.is_object()) return {line, 0};
+  LogLine result;
+  result.text = fmt::format("{} {:<5} {}", time_of_day(word_in(parsed, "time")),
+                            word_in(parsed, "level"), word_in(parsed, "msg"));
+  for (const char* name : {"reason", "error", "id", "messages", "backlog", "next_probe_seconds"}) {
+    if (parsed.contains(name)) result.text += fmt::format(" {}={}", name, word_in(parsed, name));
+  }
+  result.http_port =
+      static_cast<std::uint16_t>(std::strtoul(word_in(parsed, "http_port").c_str(), nullptr, 10));
+  return result;
 }
 
 }  // namespace outbox

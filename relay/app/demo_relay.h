@@ -60,7 +60,13 @@ RelayNumbers read_metrics(const std::string& text, double now);
 // Asks the relay on this loopback port; waits at most half a second.
 RelayNumbers ask_relay(std::uint16_t port);
 
-// A loopback port that was free a moment ago. Throws std::system_error.
-std::uint16_t free_port();
+// One line of the relay's log (JSON).
+struct LogLine {
+  std::string text;             // for people: time of day, level, message, what matters beside it
+  std::uint16_t http_port = 0;  // where /metrics is, if the line tells
+};
+
+// A line that is no JSON object is taken as it is.
+LogLine read_log_line(const std::string& line);
 
 }  // namespace outbox

@@ -10,8 +10,6 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "relay/app/printable.h"
-
 namespace outbox {
 
 namespace {
@@ -27,7 +25,7 @@ constexpr std::size_t kBurstMax = 20;  // events in one go, after a pause of thi
 }  // namespace
 
 std::string demo_configuration(const DemoSettings& settings, const std::string& store_url,
-                               std::uint16_t receiver_port, std::uint16_t http_port) {
+                               std::uint16_t receiver_port) {
   return fmt::format(
       "store:\n"
       "  url: \"{}\"\n"
@@ -37,10 +35,10 @@ std::string demo_configuration(const DemoSettings& settings, const std::string& 
       "    publishTimeout: {}s\n"
       "breaker: {{ breakDuration: {}s }}\n"
       "metrics: {{ sampleInterval: {}s }}\n"
-      "http: {{ listen: \"127.0.0.1:{}\" }}\n"
-      "log: {{ format: text }}\n",
+      "http: {{ listen: \"127.0.0.1:0\" }}\n"
+      "log: {{ format: json }}\n",
       store_url, receiver_port, settings.publish_timeout.count(), settings.break_duration.count(),
-      settings.sample_interval.count(), http_port);
+      settings.sample_interval.count());
 }
 
 std::uint64_t waiting_in(const Backlog& backlog) {
@@ -62,13 +60,12 @@ TemporaryFolder::~TemporaryFolder() {
 
 DemoStage::DemoStage(const DemoOptions& options, const DemoSettings& settings)
     : outbox_(folder_.path()),
-      http_port_(free_port()),
       rate_(std::clamp<std::uint32_t>(options.rate, 1, 200)),
       began_(DemoClock::now()),
       writer_time_(began_),
       circuit_since_(began_) {
   const auto file = folder_.path() / "relay.yaml";
-  std::ofstream(file) << demo_configuration(settings, outbox_.url(), receiver_.port(), http_port_);
+  std::ofstream(file) << demo_configuration(settings, outbox_.url(), receiver_.port());
   const std::string program = options.program.empty()
                                   ? std::filesystem::read_symlink("/proc/self/exe").string()
                                   : options.program;
@@ -110,7 +107,8 @@ void DemoStage::look() {
   view_.mood = receiver_.mood();
   view_.receiver = receiver_.tally();
   const std::string circuit_before = view_.relay.circuit;
-  if (const RelayNumbers numbers = ask_relay(http_port_); numbers.answered) {
+  const RelayNumbers numbers = http_port_ == 0 ? RelayNumbers{} : ask_relay(http_port_);
+  if (numbers.answered) {
     view_.relay = numbers;
   } else {
     view_.relay.answered = view_.relay.ready = false;
@@ -147,7 +145,9 @@ void DemoStage::remember_rates(DemoClock::time_point now) {
 
 void DemoStage::read_log() {
   for (const std::string& line : relay_->lines()) {
-    view_.log.push_back(printable(line, 400));
+    LogLine read = read_log_line(line);
+    if (read.http_port != 0) http_port_ = read.http_port;
+    view_.log.push_back(std::move(read.text));
     if (view_.log.size() > kLogMax) view_.log.pop_front();
   }
 }
@@ -167,6 +167,7 @@ int DemoStage::stop_relay() {
     poll(nullptr, 0, 20);
   }
   read_log();
+  view_.written = outbox_.written().size();
   view_.receiver = receiver_.tally();
   if (auto backlog = outbox_.desk().backlog(); backlog.ok()) view_.backlog = backlog.value;
   return relay_->exit_code().value_or(-1);

@@ -28,7 +28,7 @@ struct DemoSettings {
 
 // The configuration file that the relay is started with.
 std::string demo_configuration(const DemoSettings& settings, const std::string& store_url,
-                               std::uint16_t receiver_port, std::uint16_t http_port);
+                               std::uint16_t receiver_port);
 
 // What there is to see. Numbers of the relay are its own, from /metrics; those of the outbox are
 // counted in the table; those of writer and receiver are theirs.
@@ -99,7 +99,7 @@ class DemoStage {
   TemporaryFolder folder_;
   DemoOutbox outbox_;
   DemoReceiver receiver_;
-  std::uint16_t http_port_;
+  std::uint16_t http_port_ = 0;  // known once the relay has said it
   std::unique_ptr<DemoProcess> relay_;
 
   struct Mark {

@@ -99,7 +99,7 @@ class Story {
     wait_for("the relay starts and is ready", seconds(10),
              [](const DemoView& view) { return view.relay.ready; });
     chapter("Running: the writer commits events, the relay delivers them.");
-    watch(seconds(6));
+    watch(seconds(8));
     wait_for("events are delivered", seconds(10), [](const DemoView& view) {
       return view.receiver.received > 0 && view.relay.published > 0;
     });
@@ -113,9 +113,9 @@ class Story {
       chapter("The circuit is open: leasing stopped, the events wait in the outbox.");
     }
     const double probes = stage_.view().relay.probes;
-    wait_for("a probe is sent and finds it still broken", 4 * settings_.break_duration,
+    wait_for("two probes are sent and find it still broken", 5 * settings_.break_duration,
              [probes](const DemoView& view) {
-               return view.relay.probes > probes && view.relay.circuit == "open";
+               return view.relay.probes >= probes + 2 && view.relay.circuit == "open";
              });
     const DemoView& broken = stage_.view();
     chapter(fmt::format("One probe per break, nothing else: {} events wait, the oldest for {}.",
@@ -134,7 +134,7 @@ class Story {
         })) {
       chapter("Recovered: the backlog is delivered.");
     }
-    watch(seconds(2));
+    watch(seconds(4));
   }
 
   void poison_and_redrive() {
@@ -149,7 +149,7 @@ class Story {
       chapter(fmt::format("One dead letter: {}, {} ({}). The others went on.", letter.event_type,
                           letter.reason, letter.last_error));
     }
-    watch(seconds(1));
+    watch(seconds(2));
     const std::uint64_t moved = stage_.redrive();
     chapter(fmt::format("The receiver was mended; an operator redrives {} dead letter.", moved));
     wait_for("the redriven event is delivered", seconds(15),

@@ -158,6 +158,18 @@ TEST_CASE("demo: the relay's numbers are read from its metrics page") {
   CHECK(numbers.oldest_age == 15);
 }
 
+TEST_CASE("demo: a line of the relay's log is shortened for people and tells the port") {
+  const LogLine ready = read_log_line(
+      R"({"time":"2026-11-30T18:42:00.123Z","level":"info","msg":"ready","http_port":"4711"})");
+  CHECK(ready.text == "18:42:00 info  ready");
+  CHECK(ready.http_port == 4711);
+  const LogLine failed = read_log_line(
+      R"({"time":"2026-11-30T18:42:00.123Z","level":"warn","msg":"m","reason":"r","messages":3})");
+  CHECK(failed.text == "18:42:00 warn  m reason=r messages=3");
+  CHECK(failed.http_port == 0);
+  CHECK(read_log_line("plain words").text == "plain words");
+}
+
 TEST_CASE("demo: the picture fits 80 x 24 and shows flow, circuit, backlog and dead letters") {
   for (const bool unicode : {true, false}) {
     const Canvas canvas = draw(view_of_an_outage(), "press b", 80, 24, unicode);

@@ -159,7 +159,7 @@ def test_the_stdout_broker_writes_one_json_line_a_message(world):
     assert [line["id"] for line in lines if line["id"] in set(ids)] == ids
     assert len(lines) == 51
     first = next(line for line in lines if line["id"] == ids[0])
-    assert first["type"] == "asset.created" and first["subject"] == "k"
+    assert first["type"] == "asset.created" and first["key"] == "k"
     assert first["data"] == {"hello": "w\u00f6rld"}
     import base64
 

@@ -77,7 +77,8 @@ def test_a_long_reader_delays_nobody_and_the_wal_is_watched(world):
     writer = world.writer(outbox, count=1_000, name="after", seed=2)
     assert writer.wait(60)["errors"] == []
     receiver.wait_for_ids(writer.ids(), 30)
-    assert os.path.getsize(outbox.path + "-wal") <= held_size, "checkpoints work again"
+    grown = os.path.getsize(outbox.path + "-wal") - held_size
+    assert grown < 5 << 20, "checkpoints work again: the log is written from its start"
     assert checks.repeats(receiver.requests()) == []
 
 
@@ -99,7 +100,7 @@ def test_a_full_disk_stops_the_leasing_and_all_is_delivered_when_there_is_room(w
     fill(filler)
     wait_not_ready(relay, "full", seconds=20)
     quiet = len(receiver.requests())
-    holds(lambda: len(receiver.requests()) <= quiet + 4, 2, "nothing new is leased or sent")
+    holds(lambda: len(receiver.requests()) <= quiet + IN_FLIGHT, 2, "nothing new is leased")
     lines = len(relay.log())
     holds(lambda: len(relay.log()) - lines < 20, 2, "the log is not flooded")
     os.unlink(filler)
@@ -180,7 +181,7 @@ def test_a_deleted_file_stops_everything_until_it_is_restored(world):
     outbox, receiver, relay, ids = busy_relay(world)
     back = move(outbox, os.path.join(world.folder, "aside"))
     deleted = time.monotonic()
-    wait_not_ready(relay, "missing", "does not exist", "no such file", "not found", "deleted")
+    wait_not_ready(relay, "no database")
     holds(lambda: not os.path.exists(outbox.path), 2, "run never creates the application's file")
     assert quiet_after(receiver, ids, deleted) == []
     receiver.rules()
@@ -258,7 +259,7 @@ def test_a_table_that_loses_a_column_stops_the_leasing_until_it_is_back(world):
 def test_a_relay_schema_of_a_newer_major_version_is_not_touched(world):
     outbox, receiver = world.outbox(), world.receiver()
     name, value = outbox.query("SELECT name, value FROM outbox_relay_meta"
-                               " WHERE name LIKE '%version%'")[0]
+                               " WHERE name = 'schema_major'")[0]
     with outbox.connection() as database:
         database.execute("UPDATE outbox_relay_meta SET value = '99' WHERE name = ?", (name,))
     ids = outbox.insert_many(5)

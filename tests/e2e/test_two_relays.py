@@ -53,7 +53,8 @@ def test_the_rows_of_a_killed_relay_move_at_once(world):
     receiver.wait_for_ids(ids, 8)
     wait_processed(outbox, 5)
     repeats = checks.repeats(receiver.requests())
-    assert len(repeats) <= 2, checks.report(repeats)  # what travelled on its two connections
+    # What travelled on its two connections, and what they had just brought and was not settled yet.
+    assert len(repeats) <= 4, checks.report(repeats)
     assert outbox.states() == {"Processed": 120}
 
 

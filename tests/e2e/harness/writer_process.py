@@ -54,7 +54,8 @@ class Application:
         self.commits = 0
         self.stop = threading.Event()
         self.database = sqlite3.connect(arguments["database"], isolation_level=None,
-                                        timeout=arguments["busy_timeout"])
+                                        timeout=arguments["busy_timeout"],
+                                        check_same_thread=False)
         self.database.execute("PRAGMA synchronous=NORMAL")
 
     def next_rows(self):

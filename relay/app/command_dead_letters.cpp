@@ -125,7 +125,7 @@ int redrive(OutboxDesk& desk, const DeadLetterOptions& options, std::size_t expe
   const auto redriven = desk.redrive(options.filter, reason);
   print_redriven(redriven.value, options.output);
   if (!redriven.ok()) {
-    say(printable(redriven.error, 1000));
+    say(printable_sentence(redriven.error));
     return redriven.value > 0 ? kPartlyDone : kFailed;
   }
   if (redriven.value == 0 && expected > 0) {
@@ -142,7 +142,7 @@ int list_dead_letters(const Config& config, const Backends& backends,
   const auto desk = open_desk(config, backends);
   const auto letters = desk->dead_letters(options.filter);
   if (!letters.ok()) {
-    say(printable(letters.error, 1000));
+    say(printable_sentence(letters.error));
     return kNotReachable;
   }
   const auto missing = missing_ids(options.filter, letters.value);
@@ -160,7 +160,7 @@ int redrive_dead_letters(const Config& config, const Backends& backends,
   const auto desk = open_desk(config, backends);
   const auto letters = desk->dead_letters(options.filter);
   if (!letters.ok()) {
-    say(printable(letters.error, 1000));
+    say(printable_sentence(letters.error));
     return kNotReachable;
   }
   const auto missing = missing_ids(options.filter, letters.value);

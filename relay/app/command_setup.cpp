@@ -56,7 +56,7 @@ int init_outbox(const Config& config, const Backends& backends, const InitOption
   }
   const std::string error = store.apply_ddl(settings);
   if (!error.empty()) {
-    say(fmt::format("outbox-relay: {}\n", printable(error, 1000)));
+    say(fmt::format("outbox-relay: {}\n", printable_sentence(error)));
     return kFailed;
   }
   say(fmt::format("The outbox {} and the relay's tables are there: {}\n", printable(settings.table),

@@ -32,7 +32,7 @@ std::string describe(const Problem& problem) {
     if (!problem.value.empty()) text += fmt::format(" = \"{}\"", printable(problem.value));
     text += ": ";
   }
-  return text + problem.reason;
+  return text + printable_sentence(problem.reason);
 }
 
 Problem problem_at(const Origin& origin, std::string path, std::string reason) {

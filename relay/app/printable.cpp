@@ -119,12 +119,13 @@ std::string redacted_query(std::string_view query) {
   return result;
 }
 
-}  // namespace
+enum class Quotes { escaped, kept };
 
-bool append_escaped(std::string& out, std::string_view text, std::size_t room) {
+bool append(std::string& out, std::string_view text, std::size_t room, Quotes quotes) {
   for (std::size_t at = 0; at < text.size();) {
     const Character character = decode(text, at);
-    const bool quoted = character.code == U'"' || character.code == U'\\';
+    const bool quoted =
+        quotes == Quotes::escaped && (character.code == U'"' || character.code == U'\\');
     std::string escaped;
     std::string_view piece = text.substr(at, character.length);
     if (!character.valid) {
@@ -141,9 +142,21 @@ bool append_escaped(std::string& out, std::string_view text, std::size_t room) {
   return true;
 }
 
+}  // namespace
+
+bool append_escaped(std::string& out, std::string_view text, std::size_t room) {
+  return append(out, text, room, Quotes::escaped);
+}
+
 std::string printable(std::string_view text, std::size_t limit) {
   std::string result;
   if (!append_escaped(result, text, limit)) result += "...";
+  return result;
+}
+
+std::string printable_sentence(std::string_view text, std::size_t limit) {
+  std::string result;
+  if (!append(result, text, limit, Quotes::kept)) result += "...";
   return result;
 }
 

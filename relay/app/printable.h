@@ -15,6 +15,9 @@ bool append_escaped(std::string& out, std::string_view text, std::size_t room);
 // The same for people: one line of at most `limit` bytes, "..." where it was cut.
 std::string printable(std::string_view text, std::size_t limit = 200);
 
+// The same for a sentence of ours that may quote such text: its own quotes stay as they are.
+std::string printable_sentence(std::string_view text, std::size_t limit = 2000);
+
 // A URL without what may be secret: the password, and query values named like a credential.
 std::string redacted_url(std::string_view url);
 

@@ -83,6 +83,10 @@ TEST_CASE("control, bidirectional and invisible characters are shown as escapes"
   CHECK(printable("\"\\") == "\\\"\\\\");
 }
 
+TEST_CASE("a sentence keeps its quotes and nothing else of what is unsafe") {
+  CHECK(printable_sentence("no \"a\nb\" \x1b here") == "no \"a\\nb\" \\u001b here");
+}
+
 TEST_CASE("bytes that are not UTF-8 are replaced one by one") {
   CHECK(printable("a\xff"
                   "b") == "a\\ufffdb");

@@ -6,9 +6,9 @@
 
 #include <csignal>
 #include <random>
+#include <thread>
 
 #include "relay/app/digest.h"
-#include "relay/app/printable.h"
 
 namespace outbox {
 namespace {
@@ -113,8 +113,7 @@ int Sidecar::run(Signals& signals) {
 }
 
 void Sidecar::tell_ready() const {
-  const std::string port = fmt::format("{}", server_.port());
-  std::vector<LogField> fields = {{"version", OUTBOX_VERSION}, {"http_port", port}};
+  std::vector<LogField> fields = {{"version", OUTBOX_VERSION}, {"http_port", server_.port()}};
   for (const auto& value : config_.values) {
     if (!value.text.empty()) fields.emplace_back(value.path, value.text);
   }

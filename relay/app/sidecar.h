@@ -1,10 +1,8 @@
 // The relay as a program that runs until it is told to stop: everything assembled.
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <optional>
-#include <thread>
+#include <stop_token>
 
 #include "metrics/health_server.h"
 #include "metrics/metrics.h"

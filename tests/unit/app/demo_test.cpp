@@ -183,7 +183,7 @@ TEST_CASE("demo: the picture fits 80 x 24 and shows flow, circuit, backlog and d
     }
     CHECK(canvas.lines(false).size() == 24);
     CHECK(text.find('\x1b') == std::string::npos);
-    const bool ascii = text.find_first_of("\xe2") == std::string::npos;
+    const bool ascii = text.find('\xe2') == std::string::npos;
     CHECK(ascii == !unicode);
   }
 }

@@ -30,6 +30,7 @@ class HttpPublisher final : public Publisher {
   HttpPublisher& operator=(const HttpPublisher&) = delete;
 
   std::size_t submit(std::span<const Publication> publications) override;
+  void recall() override { queue_.recall(); }
 
  private:
   std::unique_ptr<HttpClient> new_client();

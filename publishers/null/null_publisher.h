@@ -15,6 +15,7 @@ class NullPublisher final : public Publisher {
   NullPublisher(const Clock& clock, ReceiptSink& sink) : clock_(clock), sink_(sink) {}
 
   std::size_t submit(std::span<const Publication> publications) override;
+  void recall() override {}  // everything is confirmed at once
 
  private:
   const Clock& clock_;

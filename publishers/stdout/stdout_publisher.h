@@ -26,6 +26,7 @@ class StdoutPublisher final : public Publisher {
   StdoutPublisher& operator=(const StdoutPublisher&) = delete;
 
   std::size_t submit(std::span<const Publication> publications) override;
+  void recall() override { queue_.recall(); }
 
  private:
   struct Written {

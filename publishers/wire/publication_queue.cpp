@@ -34,11 +34,17 @@ bool PublicationQueue::take(Publication& publication) {
 // The place is free before the receipt is seen, or a relay that submits on the last receipt could
 // find the queue still full and wait for one that never comes.
 void PublicationQueue::report(Receipt receipt) {
+  --owed_;
+  sink_.deliver(std::move(receipt));
+}
+
+void PublicationQueue::recall() {
+  std::deque<Publication> unsent;
   {
     const std::lock_guard lock(mutex_);
-    --owed_;
+    std::swap(unsent, waiting_);
   }
-  sink_.deliver(std::move(receipt));
+  cancel(std::move(unsent), "called back before it began");
 }
 
 void PublicationQueue::close() {
@@ -49,11 +55,15 @@ void PublicationQueue::close() {
     std::swap(unsent, waiting_);
   }
   changed_.notify_all();
+  cancel(std::move(unsent), "the publisher was closed");
+}
+
+void PublicationQueue::cancel(std::deque<Publication> unsent, const char* why) {
   for (const Publication& publication : unsent) {
     Receipt receipt;
     receipt.ticket = publication.ticket;
     receipt.outcome = Outcome::cancelled;
-    receipt.reason = "the publisher was closed";
+    receipt.reason = why;
     report(std::move(receipt));
   }
 }

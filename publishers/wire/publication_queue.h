@@ -2,6 +2,7 @@
 // nothing to do with its broker.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -26,17 +27,22 @@ class PublicationQueue {
 
   void report(Receipt receipt);
 
-  // Reports what nobody has taken as cancelled and lets take() end.
+  // Reports what nobody has taken as cancelled.
+  void recall();
+
+  // Does so, and lets take() end.
   void close();
 
  private:
+  void cancel(std::deque<Publication> unsent, const char* why);
+
   const std::size_t limit_;
   ReceiptSink& sink_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Publication> waiting_;  // guarded by mutex_
-  std::size_t owed_ = 0;             // guarded: submitted and not yet reported
-  bool closed_ = false;              // guarded
+  std::deque<Publication> waiting_;    // guarded by mutex_
+  bool closed_ = false;                // guarded
+  std::atomic<std::size_t> owed_ = 0;  // submitted and not yet reported; raised under mutex_ only
 };
 
 }  // namespace outbox

@@ -129,7 +129,8 @@ StdoutPublisher::Written StdoutPublisher::write_all(std::string_view bytes, Time
     if (count >= 0) {
       written.bytes += static_cast<std::size_t>(count);
     } else if (errno != EINTR && errno != EAGAIN) {
-      written.error = fmt::format("the standard output can't be written: {}", std::system_category().message(errno));
+      written.error = fmt::format("the standard output can't be written: {}",
+                                  std::system_category().message(errno));
       return written;
     }
   }

@@ -76,7 +76,8 @@ void DeliveryChecks::on_submitted(ProcessId process, const Publication& publicat
 
 void DeliveryChecks::on_send(const Attempt& attempt, const Publication&, Time) {
   Story& story = stories_[attempt.row];
-  story.sent.push_back({attempt.process, attempt.number, story.generation, false, false});
+  const bool unheld = story.holder != attempt.process;
+  story.sent.push_back({attempt.process, attempt.number, story.generation, false, unheld, unheld});
 }
 
 void DeliveryChecks::on_receipt(const Attempt& attempt, const Receipt& receipt, Time) {
@@ -141,6 +142,9 @@ void DeliveryChecks::check_repeat(RowNumber row, Story& story, const Attempt& at
   std::uint64_t latest = attempt.number;
   for (const Sent& sent : story.sent) {
     if (sent.accepted) latest = std::max(latest, sent.number);
+  }
+  for (const Sent& sent : story.sent) {
+    if (sent.number == latest && sent.unheld) return;
   }
   for (const Sent& sent : story.sent) {
     const bool accepted = sent.accepted || sent.number == attempt.number;

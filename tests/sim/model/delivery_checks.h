@@ -38,6 +38,7 @@ class DeliveryChecks final : public Facts {
     std::uint32_t generation = 0;
     bool accepted = false;
     bool explained = false;  // a repeat of it has a recorded cause
+    bool unheld = false;     // it was sent without a lease, which is judged elsewhere
   };
   struct Story {
     std::optional<std::string> key;

@@ -82,6 +82,7 @@ void LeaseChecks::on_turn_told(ProcessId process, const TurnRequest&, const Turn
   if (turn.status == TurnStatus::committed || turn.status == TurnStatus::busy) {
     known.rest_until = told + turn.rest;
   }
+  if (turn.leases_lost) known.wiped.clear();
   if (turn.status != TurnStatus::committed) return;
   if (turn.renewed) known.trust_from = asked;
   const std::string who = "process " + std::to_string(process);
@@ -104,7 +105,7 @@ void LeaseChecks::on_leased(const Row& row, Time now) {
                   now);
   }
   const bool loaded = row.payload_size <= scenario_.relay.payload_max;
-  holding = Holding{row.holder, row.lease, row.lease, 0, loaded ? row.payload_size : 0};
+  holding = Holding{row.holder, row.lease, row.lease, loaded ? row.payload_size : 0};
   Known& known = processes_[row.holder];
   ++known.leases;
   known.bytes += holding.bytes;
@@ -123,7 +124,8 @@ void LeaseChecks::on_lease_ended(const Row& row, ProcessId holder, LeaseId lease
     known.bytes -= holding.bytes;
     holding.holder = 0;
     holding.lease = 0;
-    if (how == LeaseEnd::delivered_by_other || how == LeaseEnd::wiped) holding.ended_unseen = lease;
+    if (how == LeaseEnd::delivered_by_other) known.delivered_away.emplace(row.number, lease);
+    if (how == LeaseEnd::wiped) known.wiped.emplace(row.number, lease);
   }
   if (how != LeaseEnd::term_over) return;
   if (known.until >= now) {
@@ -161,7 +163,8 @@ void LeaseChecks::on_send(const Attempt& attempt, const Publication& publication
   const Holding& holding = rows_[attempt.row];
   const Known& known = processes_[attempt.process];
   const std::string who = about(attempt.process, attempt.row);
-  if (holding.ended_unseen == publication.message->lease) return;  // it can't know
+  const std::pair<RowNumber, LeaseId> lease{attempt.row, publication.message->lease};
+  if (known.delivered_away.contains(lease) || known.wiped.contains(lease)) return;
   if (holding.holder != attempt.process || holding.lease != publication.message->lease) {
     court_.accuse("P6 one holder", who + ": sent without its lease", now);
     return;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -36,7 +37,6 @@ class LeaseChecks final : public Facts {
     ProcessId holder = 0;
     LeaseId lease = 0;
     LeaseId highest = 0;
-    LeaseId ended_unseen = 0;  // this lease ended, and its holder can't know it yet
     std::uint64_t bytes = 0;
   };
   struct Known {
@@ -50,6 +50,10 @@ class LeaseChecks final : public Facts {
     bool repeats = false;  // the outcome of the last turn is unknown
     bool unusable = false;
     std::vector<Settlement> settlements;
+    // Leases that ended without its knowing: another holder had delivered the row, or, until it is
+    // told so, the database forgot who holds what.
+    std::set<std::pair<RowNumber, LeaseId>> delivered_away;
+    std::set<std::pair<RowNumber, LeaseId>> wiped;
     std::size_t leases = 0;
     std::uint64_t bytes = 0;
   };

@@ -122,7 +122,7 @@ void World::reap() {
     table_.process_died(process->id());
     process.reset();
     if (over_) {
-      if (how != Ending::clean) {
+      if (how == Ending::gave_up) {
         court_.accuse("P12 clean stop", "a relay did not drain in time", events_.now());
       }
       continue;

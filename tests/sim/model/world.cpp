@@ -230,14 +230,15 @@ bool World::held_for_good(const Row& row) const {
          row.history.last_failure == FailureKind::misconfigured;
 }
 
-const Row* World::unsettled_row() const {
+const Row* World::unsettled_row(Duration ahead, bool may_be_held) const {
   std::set<std::string> blocked;
   const bool keyed = scenario_.relay.ordering == Ordering::key;
   for (const RowNumber number : table_.unfinished()) {
     const Row& row = table_.row(number);
     if (keyed && row.key && blocked.contains(*row.key)) continue;
     const bool dead = row.status == Status::dead;
-    const bool waits = dead || row.not_before > events_.now() || held_for_good(row);
+    const bool waits =
+        dead || row.not_before > events_.now() + ahead || (may_be_held && held_for_good(row));
     if (!waits) return &row;
     const bool blocks = !dead || scenario_.relay.dead_blocks_key;
     if (row.key && blocks) blocked.insert(*row.key);
@@ -250,11 +251,11 @@ bool World::at_rest() const {
   for (const Slot& slot : slots_) {
     if (slot.process && slot.process->busy()) return false;
   }
-  return unsettled_row() == nullptr;
+  return unsettled_row(Duration{0}, true) == nullptr;
 }
 
 std::string World::unrest() const {
-  const Row* row = unsettled_row();
+  const Row* row = unsettled_row(Duration{0}, true);
   if (row == nullptr) return "nothing";
   return "row " + std::to_string(row->number) + " is " + name_of(row->status) +
          (row->holder == 0 ? ", held by nobody" : ", held by " + std::to_string(row->holder)) +
@@ -283,10 +284,12 @@ void World::settle() {
 void World::idle() {
   if (court_.violation()) return;
   run_until(events_.now() + seconds{2});
+  const bool nothing_to_do = unsettled_row(std::chrono::hours{1}, false) == nullptr;
+  if (!nothing_to_do) return;
   const std::uint64_t before = tally_.steps;
   run_until(events_.now() + kIdleTime);
   const auto polls = static_cast<std::uint64_t>(kIdleTime / scenario_.relay.poll_interval) + 10;
-  if (tally_.steps - before <= 3 * polls * slots_.size() || !at_rest()) return;
+  if (tally_.steps - before <= 3 * polls * slots_.size()) return;
   court_.accuse("hot loop",
                 std::to_string(tally_.steps - before) + " steps in 20 s with nothing to do",
                 events_.now());

@@ -63,7 +63,9 @@ class World {
   void end_faults();
   bool at_rest() const;
   std::string unrest() const;
-  const Row* unsettled_row() const;
+  // The first row that is not decided and does not have to wait: for its not_before, at least
+  // `ahead` from now, or for a destination that is held.
+  const Row* unsettled_row(Duration ahead, bool may_be_held) const;
   bool held_for_good(const Row& row) const;
   void settle();
   void idle();

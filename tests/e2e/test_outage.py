@@ -5,7 +5,8 @@ import time
 import pytest
 
 from harness import checks
-from harness.waiting import until
+from harness.relay import merged, run_command
+from harness.waiting import holds, until
 from harness.world import wait_processed
 
 BREAK = 2.0
@@ -45,8 +46,6 @@ class Outage:
     """A healthy start, then a backlog and a broken broker."""
 
     def __init__(self, world, breakage, settings=None):
-        from harness.relay import merged
-
         self.breakage = breakage
         self.outbox, self.receiver = world.outbox(), world.receiver()
         self.proxy = world.proxy(self.receiver)
@@ -203,3 +202,25 @@ def test_a_failing_row_climbs_its_ladder_and_the_others_are_delivered_beside_it(
           "it is counted")
     assert relay.metric("broker_fault_total", source="publish", event_type="asset.cursed") == 1
     assert relay.circuit() == "closed"
+
+
+def test_an_operator_isolates_the_broker_and_that_survives_a_restart(world):
+    outbox, receiver = world.outbox(), world.receiver()
+    relay = world.relay(outbox, receiver)
+    outbox.insert_many(5)
+    wait_processed(outbox, 10)
+    command = ["--config", relay.config_path]
+    done = run_command("broker", "isolate", *command)
+    assert done.returncode == 0, done.stderr
+    relay.wait_circuit("isolated", 5)
+    ids = outbox.insert_many(20)
+    holds(lambda: len(receiver.requests()) == 5, 1, "nothing is sent")
+    assert relay.stop() == 0
+    relay.start()
+    relay.wait_circuit("isolated", 5)
+    holds(lambda: len(receiver.requests()) == 5, 1, "nothing is sent after a restart either")
+    assert outbox.retry_sum() == 0
+    done = run_command("broker", "close", *command)
+    assert done.returncode == 0, done.stderr
+    receiver.wait_for_ids(ids, 10)
+    relay.wait_circuit("closed", 5)

@@ -121,3 +121,35 @@ def start_numbered(relay, receiver, number):
     """Starts the relay with a broker path that tells this run from the others."""
     relay.environment = {"OUTBOX_RELAY__BROKERS__MAIN__URL": f"{receiver.url}-{number}"}
     relay.start(wait=False)
+
+
+def test_a_row_that_takes_relays_down_with_it_is_quarantined_and_dies_alone(world):
+    """Whenever the killer row is on the wire, its relay is killed, as if the row had crashed it."""
+    outbox, receiver = world.outbox(), world.receiver()
+    before = outbox.insert_many(20)
+    killer = outbox.insert(event_type="asset.killer")
+    after = outbox.insert_many(20)
+    receiver.rules({"ids": [killer], "hang": True}, {"delay": 0.02})
+    relay = world.relay(outbox, receiver, {"relay": {"batchSize": 10, "maxInFlight": 20}},
+                        start=False)
+    crashes = 0
+
+    def on_the_wire():
+        return sum(request["id"] == killer for request in receiver.requests())
+
+    while crashes < 15 and outbox.row(killer)["status"] != "DeadLettered":
+        relay.start(wait=False)
+        until(lambda: on_the_wire() > crashes or outbox.row(killer)["status"] == "DeadLettered",
+              15, lambda: f"the killer row strikes or is dead, after {crashes} crashes")
+        if on_the_wire() > crashes:
+            crashes += 1
+            relay.kill()
+    assert 5 <= crashes <= 8, crashes
+    row = outbox.row(killer)
+    assert (row["status"], row["dead_letter_reason"]) == ("DeadLettered", "crashed")
+    if not relay.running():
+        relay.start()
+    receiver.wait_for_ids(before + after, 20)
+    until(lambda: outbox.unfinished() == 0, 10, lambda: f"{outbox.states()}")
+    assert outbox.states() == {"Processed": 40, "DeadLettered": 1}
+    assert killer not in receiver.accepted_ids()

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "storage/sqlite/headers.h"
+#include "storage/sqlite/row_handle.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -141,7 +142,7 @@ std::optional<Message> RowReader::read(const Picked& picked, LeaseId lease,
     message.defect = fmt::format("a column holds more than {} bytes", kValueBytesMax);
     message.payload_size = picked.payload_size;
   }
-  message.row = std::to_string(picked.row);
+  message.row = to_row_id(picked.row, message.id);
   message.lease = lease;
   message.alone = picked.alone;
   read_history(picked, message);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <stdexcept>
 #include <utility>
 
@@ -58,13 +57,6 @@ bool is_refusal(const SQLite::Exception& error) {
 
 }  // namespace
 
-std::optional<std::int64_t> row_key_of(const RowId& row) {
-  std::int64_t key = 0;
-  const auto [end, error] = std::from_chars(row.data(), row.data() + row.size(), key);
-  if (error != std::errc{} || end != row.data() + row.size()) return std::nullopt;
-  return key;
-}
-
 std::string shortened(const std::string& text) {
   if (text.size() <= kReasonBytesMax) return text;
   std::size_t length = kReasonBytesMax;
@@ -102,21 +94,26 @@ Settler::Settler(Connection& connection, const Sql& sql, std::string outbox, Sid
       undo_savepoint_(connection.database(), "ROLLBACK TO row") {}
 
 void Settler::settle(const Settlement& settlement, const Holder& holder, Settled& settled) {
-  const auto row = row_key_of(settlement.row);
+  const auto row = parse_row_id(settlement.row);
   if (!row) {
     ++settled.fenced;
     return;
   }
-  const auto lease = end_lease(*row, settlement, holder);
+  const auto lease = end_lease(row->key, settlement, holder);
   if (lease) {
-    settled.freed.push_back(*row);
-    if (settlement.verdict == Verdict::released) settled.released.push_back(*row);
-    settle_leased(*row, *lease, settlement, holder, settled);
-  } else if (settlement.verdict == Verdict::delivered) {
-    settle_late_delivery(*row, settlement, holder, settled);
+    settled.freed.push_back(row->key);
+    if (settlement.verdict == Verdict::released) settled.released.push_back(row->key);
+    settle_leased(row->key, *lease, settlement, holder, settled);
+  } else if (settlement.verdict == Verdict::delivered && is_the_same_row(*row)) {
+    settle_late_delivery(row->key, settlement, holder, settled);
   } else {
     ++settled.fenced;
   }
+}
+
+bool Settler::is_the_same_row(const RowHandle& row) {
+  auto rows = look_.rows(row.key);
+  return rows.next() && fingerprint_of_id(rows.text(2)) == row.fingerprint;
 }
 
 std::optional<Settler::Lease> Settler::end_lease(std::int64_t row, const Settlement& settlement,
@@ -158,8 +155,7 @@ void Settler::settle_late_delivery(std::int64_t row, const Settlement& settlemen
   const auto noted = side_rows_.read(row);
   SideRow side = noted.value_or(SideRow{});
   const bool decided = side.state == state::kProcessed || side.state == state::kDeadLettered;
-  const bool foreign = settlement.lease <= holder.void_through;
-  if (foreign || decided || side.generation != settlement.generation) {
+  if (decided || side.generation != settlement.generation) {
     ++settled.fenced;
     return;
   }

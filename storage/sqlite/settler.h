@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "relay/outbox_store.h"
+#include "storage/sqlite/row_handle.h"
 #include "storage/sqlite/side_rows.h"
 #include "storage/sqlite/sql.h"
 
@@ -28,9 +29,6 @@ struct Holder {
   LeaseId epoch = 0;
   WallTime now;
   std::string now_text;
-  // Leases up to this one were given by another database, which this one has replaced: its rows may
-  // be different ones under the same keys.
-  LeaseId void_through = 0;
 };
 
 // What settling came to.
@@ -41,9 +39,6 @@ struct Settled {
   std::vector<std::int64_t> freed;     // rows whose lease has ended
   std::vector<std::int64_t> released;  // of them those that may be leased again at once
 };
-
-// A row by its own key, or nothing if the text is no such key.
-std::optional<std::int64_t> row_key_of(const RowId& row);
 
 // `text` without what is over 1 KiB, cut between two characters.
 std::string shortened(const std::string& text);
@@ -76,6 +71,7 @@ class Settler {
     std::uint32_t charge = 0;
   };
 
+  bool is_the_same_row(const RowHandle& row);
   std::optional<Lease> end_lease(std::int64_t row, const Settlement& settlement,
                                  const Holder& holder);
   void settle_late_delivery(std::int64_t row, const Settlement& settlement, const Holder& holder,

@@ -55,7 +55,12 @@ std::string Sql::beside() const {
   return fmt::format(
       "LEFT JOIN outbox_relay_leases AS l ON l.outbox = ?1 AND l.row_key = {0} "
       "LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = {0}",
-      row_key());
+      key_beside());
 }
+
+// The side tables' key has no declared type, since a mapped table's may be anything. Compared with
+// a typed column it would be converted first, and its index not used: one row's look would walk the
+// whole side table. The plus makes it a mere value.
+std::string Sql::key_beside() const { return "+" + row_key(); }
 
 }  // namespace outbox::sqlite

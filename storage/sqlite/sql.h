@@ -39,6 +39,8 @@ class Sql {
   // The relay's own name of the outbox's state; NULL for one that is not ours.
   std::string state_name() const;
 
+  // The row's key as it is compared with the side tables'.
+  std::string key_beside() const;
   // Joins with leases (l) and side rows (r) of the outbox named by ?1.
   std::string beside() const;
 

@@ -41,7 +41,7 @@ std::string dead_letters_sql(const Sql& sql) {
       "AND (?4 IS NULL OR {} IN (SELECT value FROM json_each(?4))) AND {} > ?5",
       sql.column(c.event_type), reason, sql.column(c.id), sql.row_key());
   return fmt::format(
-      "SELECT {0} FROM {1} LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = {2} "
+      "SELECT {0} FROM {1} LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = +{2} "
       "WHERE {3} AND (r.state IS NULL OR r.state = '{4}') AND {5} "
       "UNION ALL "
       "SELECT {0} FROM outbox_relay_rows AS r JOIN {6} AS o ON {2} = r.row_key "
@@ -162,7 +162,7 @@ std::optional<Duration> SqliteDesk::Desk::oldest_age() {
                                     std::pair(sql.from_failed(), sql.is_failed())}) {
     Query query(connection.database(),
                 fmt::format("SELECT {} FROM {} LEFT JOIN outbox_relay_rows AS r "
-                            "ON r.outbox = ?1 AND r.row_key = {} WHERE {} "
+                            "ON r.outbox = ?1 AND r.row_key = +{} WHERE {} "
                             "AND (r.state IS NULL OR r.state IN ('{}', '{}')) ORDER BY {} LIMIT 1",
                             sql.column(sql.mapping().columns.occurred_on), from, sql.row_key(),
                             where, state::kPending, state::kFailed, sql.order()));
@@ -182,7 +182,7 @@ void SqliteDesk::Desk::count_dead_types(Backlog& backlog) {
       connection.database(),
       fmt::format("SELECT type, count(*) FROM ("
                   "SELECT {0} AS type FROM {1} LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 "
-                  "AND r.row_key = {2} WHERE {3} AND (r.state IS NULL OR r.state = '{4}') "
+                  "AND r.row_key = +{2} WHERE {3} AND (r.state IS NULL OR r.state = '{4}') "
                   "UNION ALL SELECT {0} FROM outbox_relay_rows AS r JOIN {5} AS o "
                   "ON {2} = r.row_key WHERE r.outbox = ?1 AND r.state IS NOT NULL "
                   "AND r.state = '{4}' AND NOT ({3})) GROUP BY type ORDER BY type",

@@ -94,8 +94,10 @@ Turn SqliteStore::attempt(const TurnRequest& request) {
   if (!session_) open();
   observe_others(called);
   std::vector<Ended> ended = examine_peers(called);
-  const bool must_write =
-      !request.settlements.empty() || request.renew || !ended.empty() || !vanished_.empty();
+  // A repeated turn may have been applied: only the database knows.
+  const bool repeated = last_written_ == request.number;
+  const bool must_write = !request.settlements.empty() || request.renew || repeated ||
+                          !ended.empty() || !vanished_.empty();
   if (must_write) return write(request, ended, called);
   const bool may_lease = request.lease.limit > 0 && !circuit_held_;
   if (!may_lease || quiet(request.lease, called)) return idle();
@@ -106,7 +108,6 @@ Turn SqliteStore::attempt(const TurnRequest& request) {
 
 void SqliteStore::require_same_file() {
   if (!session_->connection.same_file()) {
-    void_through_ = identity_.epoch;
     become_new();
     throw Unusable(fmt::format(
         "the database {} was removed or replaced while it was open; starting over with what is "
@@ -208,6 +209,7 @@ Scene SqliteStore::scene(std::size_t limit, Time now) {
 }
 
 Turn SqliteStore::write(const TurnRequest& request, std::vector<Ended>& ended, Time called) {
+  last_written_ = request.number;
   if (!identity_.lock) identity_.lock = std::make_unique<LockFile>(path_);
   const std::vector<Settlement> rest = without_done(request.settlements);
   std::span<const Settlement> settlements(rest);
@@ -264,7 +266,7 @@ Turn SqliteStore::write_once(const Work& work) {
   if (!recognise(work, turn, picked)) {
     const LeaseId epoch = session_->registration.next_epoch(identity_.epoch);
     const WallTime now = clocks_.wall();
-    const Holder holder{identity_.incarnation, epoch, now, to_text(now), void_through_};
+    const Holder holder{identity_.incarnation, epoch, now, to_text(now)};
     settle(work, holder, turn);
     if (work.final) {
       take_over(work, holder, turn);
@@ -290,7 +292,6 @@ bool SqliteStore::recognise(const Work& work, Turn& turn, std::vector<Picked>& p
       identity_.registered && session_->registration.last_epoch() < identity_.epoch;
   if (identity_.registered && (!mark || gone_back)) {
     // Removed by another relay, because our leases had ended; or a backup was restored.
-    if (gone_back) void_through_ = identity_.epoch;
     if (mark) {
       session_->registration.end_leases(identity_.incarnation);
       session_->registration.erase(identity_);

@@ -88,8 +88,8 @@ class SqliteStore final : public OutboxStore {
   std::unique_ptr<Session> session_;
   Pace pace_;
   std::size_t careful_turns_ = 0;
+  std::optional<std::uint64_t> last_written_;  // number of the last turn that tried to write
   bool leases_lost_ = false;
-  LeaseId void_through_ = 0;  // see Holder
 
   std::int64_t data_version_ = 0;
   bool circuit_held_ = false;

@@ -87,12 +87,17 @@ TEST_CASE("a removed lock file leaves nothing") {
   CHECK_FALSE(std::filesystem::exists(folder.path / lock.name()));
 }
 
-TEST_CASE("a row's handle is a decimal number and nothing else") {
-  CHECK(row_key_of("42") == 42);
-  CHECK(row_key_of("-1") == -1);
-  for (const char* text : {"", "42 ", " 42", "4x", "0x10", "99999999999999999999"}) {
+TEST_CASE("a row's handle names its key and its event, and nothing else is one") {
+  const auto handle = parse_row_id(to_row_id(42, "event-1"));
+  REQUIRE(handle);
+  CHECK(handle->key == 42);
+  CHECK(handle->fingerprint == fingerprint_of_id("event-1"));
+  CHECK(handle->fingerprint != fingerprint_of_id("event-2"));
+  CHECK(parse_row_id(to_row_id(-1, ""))->key == -1);
+  for (const char* text : {"", "42", "42-", "42-xyz", " 42-1", "4x-1", "42-1 ", "42-123456789",
+                           "99999999999999999999-1"}) {
     CAPTURE(text);
-    CHECK_FALSE(row_key_of(text).has_value());
+    CHECK_FALSE(parse_row_id(text).has_value());
   }
 }
 

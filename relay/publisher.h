@@ -69,8 +69,8 @@ class Publisher {
   virtual std::size_t submit(std::span<const Publication> publications) = 0;
 
   // Gives back, as cancelled, what was taken and has not begun: the circuit has opened, or the
-  // relay stops. Their receipts may come later. A publisher that keeps no queue has nothing to do.
-  virtual void recall() {}
+  // relay stops. Their receipts may come later. One that keeps no queue has nothing to give back.
+  virtual void recall() = 0;
 };
 
 }  // namespace outbox

@@ -229,6 +229,7 @@ void Relay::shed(Time now) {
 void Relay::end_era() {
   ++era_;
   trust_until_.reset();
+  publisher_.recall();
   release_waiting();
 }
 

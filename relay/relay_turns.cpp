@@ -33,6 +33,7 @@ bool Relay::must_renew(Time now) const {
 // only be turned away (held destinations, a charging open circuit) that has to be enough.
 bool Relay::wants_to_look(Time now) {
   if (now >= next_look_) return true;
+  if (stopping_ && window_.size() == 0 && lease_limit(now) > 0) return true;
   if (!look_now_ || destinations_.all_held()) return false;
   const bool charging =
       options_.breaker.while_open == WhileOpen::charge && breaker_.state() != CircuitState::closed;
@@ -152,6 +153,7 @@ void Relay::obey_operator(const Turn& turn, Time now) {
 }
 
 void Relay::turn_failed(const Turn& turn, Time after) {
+  if (turn.status == TurnStatus::unusable) publisher_.recall();
   if (turn.status == TurnStatus::busy) {
     turn_not_before_ = after + std::max(turn.rest, kBusyDelayMin);
     return;
@@ -202,7 +204,9 @@ void Relay::schedule_look(const Turn& turn, Time now) {
     look_again_after_ *= 2;
   }
   const bool due_now = turn.next_due && *turn.next_due <= Duration{0};
-  if (stopping_ && !turn.more && !turn.wants_solitude && !due_now) nothing_due_ = true;
+  // The last word of a drain: nothing is held any more, and nothing is due.
+  const bool empty = window_.size() == 0 && verdicts_.empty();
+  if (stopping_ && empty && !turn.more && !turn.wants_solitude && !due_now) nothing_due_ = true;
 }
 
 void Relay::report_turn(const Turn& turn, Duration took) {

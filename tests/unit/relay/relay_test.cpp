@@ -531,6 +531,22 @@ TEST_CASE("stopping leases until nothing is due, then everything is settled") {
   CHECK(world.store.count(Verdict::delivered) == 300);
 }
 
+TEST_CASE("rows committed while the relay drains are drained, too") {
+  World world;
+  world.add_rows(10);
+  world.run_for(10ms);
+  world.relay->stop();
+  world.run_for(100ms);
+  CHECK_FALSE(world.relay->drained());
+  world.add_rows(5);
+  for (int i = 0; i < 15; ++i) {
+    world.publisher.answer(Outcome::confirmed);
+    world.run_for(10ms);
+  }
+  CHECK(world.relay->drained());
+  CHECK(world.store.count(Verdict::delivered) == 15);
+}
+
 TEST_CASE("an abandoned drain gives back what does not travel and waits for what does") {
   World world;
   world.publisher.capacity = 1;

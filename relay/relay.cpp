@@ -260,9 +260,7 @@ void Relay::short_circuit_waiting() {
 
 // A row is decided. The row behind it in its key goes next, unless it has to wait for this one.
 void Relay::conclude(Held& held, Settlement settlement) {
-  const bool next_may_go = settlement.verdict == Verdict::delivered ||
-                           (settlement.verdict == Verdict::dead && !options_.dead_blocks_key);
-  if (next_may_go) {
+  if (next_may_go(settlement)) {
     const auto removed = window_.remove(held);
     add_verdict(std::move(settlement), removed->message);
     return;
@@ -277,7 +275,14 @@ void Relay::conclude_followers(std::vector<std::unique_ptr<Held>> followers) {
   for (const auto& held : followers) add_verdict(Judge::released(held->message), held->message);
 }
 
+bool Relay::next_may_go(const Settlement& settlement) const {
+  return settlement.verdict == Verdict::delivered ||
+         (settlement.verdict == Verdict::dead && !options_.dead_blocks_key);
+}
+
 void Relay::add_verdict(Settlement settlement, const Message& message) {
+  const bool keyed = options_.ordering == Ordering::key && message.ordering_key.has_value();
+  if (keyed && !next_may_go(settlement)) waiting_keys_.insert(*message.ordering_key);
   if (verdicts_.empty()) oldest_verdict_ = clock_.now();
   if (settlement.verdict == Verdict::dead) {
     graves_.push_back(

@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -108,6 +109,7 @@ class Relay {
   void release_waiting();
   void conclude(Held& held, Settlement settlement);
   void conclude_followers(std::vector<std::unique_ptr<Held>> followers);
+  bool next_may_go(const Settlement& settlement) const;
   void add_verdict(Settlement settlement, const Message& message);
 
   // Turns (relay_turns.cpp).
@@ -165,6 +167,9 @@ class Relay {
   Window window_;
   std::vector<Settlement> verdicts_;
   std::vector<Grave> graves_;
+  // Keys that an unwritten verdict keeps waiting: the store, which does not know of it yet, may
+  // lease the rows behind.
+  std::set<std::string> waiting_keys_;
   Time oldest_verdict_{};
 
   // The turn under way. Its settlements are repeated unchanged until its outcome is known.

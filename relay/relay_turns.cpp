@@ -63,6 +63,7 @@ std::size_t Relay::lease_limit(Time now) {
   // What this turn settles is no longer held when it leases.
   const std::size_t held = window_.size() + (pending_ ? verdicts_.size() : 0);
   if (nothing_due_ || window_.holds_loner()) return 0;
+  if (breaker_.state() == CircuitState::isolated) return 0;
   if (wants_solitude_ && held > 0) return 0;
   if (window_.bytes() >= options_.in_flight_bytes_max) return 0;
   const std::size_t most = window_limit(now);
@@ -85,6 +86,7 @@ void Relay::form_turn() {
   Pending pending;
   pending.settlements = std::exchange(verdicts_, {});
   pending.graves = std::exchange(graves_, {});
+  waiting_keys_.clear();
   pending.request.number = ++turn_number_;
   pending_ = std::move(pending);
 }
@@ -164,6 +166,10 @@ void Relay::turn_failed(const Turn& turn, Time after) {
 
 void Relay::lease_row(Message message, Time before) {
   if (settles_unwritten(message)) return;
+  if (message.ordering_key && waiting_keys_.contains(*message.ordering_key)) {
+    add_verdict(Judge::released(message), message);
+    return;
+  }
   if (Held* held = window_.by_row(message.row)) {
     // Its earlier lease was lost while it travelled: it keeps travelling under the new one.
     held->message.lease = message.lease;

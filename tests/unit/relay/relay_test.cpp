@@ -483,6 +483,24 @@ TEST_CASE("a turn of unknown outcome is repeated with its number and settlements
   CHECK(numbers == std::vector<std::uint64_t>{first.number, first.number, first.number + 1});
 }
 
+TEST_CASE("a row behind one whose verdict is not written yet is given back, not sent") {
+  World world(by_key());
+  world.add_rows(1, "a");
+  world.run_for(10ms);
+  world.store.next = [](const TurnRequest&) {
+    return without_success(TurnStatus::failed, "answer lost");
+  };
+  world.add_rows(2, "a");
+  world.step();  // asks for rows; whether it was applied is unknown
+  world.publisher.answer(Outcome::transport);
+  world.step();
+  world.store.next = nullptr;  // the repeat brings the rows behind the one that must wait
+  world.run_for(200ms);
+  CHECK(world.publisher.sent == std::vector<std::string>{"id-1"});
+  CHECK(world.store.count(Verdict::retry) == 1);
+  CHECK(world.store.count(Verdict::released) == 2);
+}
+
 TEST_CASE("a row leased again while it travels keeps travelling under the new lease") {
   World world;
   world.add_rows(1);

@@ -152,7 +152,7 @@ class Story {
     watch(seconds(2));
     const std::uint64_t moved = stage_.redrive();
     chapter(fmt::format("The receiver was mended; an operator redrives {} dead letter.", moved));
-    wait_for("the redriven event is delivered", seconds(15),
+    wait_for("the dead letter is pending again", seconds(15),
              [](const DemoView& view) { return view.backlog.dead_lettered == 0; });
   }
 
@@ -191,7 +191,8 @@ void print_summary(const DemoStage& stage, int relay_exit_code) {
                   waiting_in(view.backlog), view.backlog.dead_lettered));
   say(fmt::format("  {:>6.0f}  publish attempts, {:.0f} turned away by the open circuit",
                   view.relay.attempts, view.relay.short_circuited));
-  say(fmt::format("  {:>6.0f}  times the circuit opened", view.relay.opened));
+  say(fmt::format("  {:>6.0f}  times the circuit opened, failed probes included",
+                  view.relay.opened));
   if (relay_exit_code != 0) say(fmt::format("  the relay ended with {}", relay_exit_code));
   say("");
 }

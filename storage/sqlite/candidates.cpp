@@ -110,8 +110,10 @@ bool Candidates::begin(Time now, WallTime wall, bool changed, std::size_t budget
     fresh_.note_change();
     due_.note_change();
   }
-  // A peek at the due rows starts over for good: what has been due longest comes first.
-  if (due_.begin(now) != Sweep::Start::resume) due_position_ = {};
+  due_resume_ = {};
+  const Sweep::Start due_start = due_.begin(now);
+  if (due_start == Sweep::Start::peek) due_resume_ = due_position_;
+  if (due_start != Sweep::Start::resume) due_position_ = {};
   const Sweep::Start start = fresh_.begin(now);
   if (start == Sweep::Start::resume) return false;
   if (start == Sweep::Start::peek) fresh_resume_ = fresh_position_;
@@ -121,6 +123,7 @@ bool Candidates::begin(Time now, WallTime wall, bool changed, std::size_t budget
 
 void Candidates::end() {
   fresh_position_ = std::max(fresh_position_, fresh_resume_);
+  due_position_ = std::max(due_position_, due_resume_);
   apply_turn_back();
 }
 

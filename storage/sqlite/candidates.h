@@ -1,6 +1,7 @@
 // The rows that might be leased, from the five places where they are found.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -63,6 +64,7 @@ class Candidates {
   // What walk_due() took may not have been used after all.
   void start_over_due() {
     due_position_ = {};
+    due_resume_ = {};
     odd_looked_at_.reset();
   }
 
@@ -74,6 +76,7 @@ class Candidates {
   struct DuePosition {
     std::string due;
     std::int64_t order = 0;
+    auto operator<=>(const DuePosition&) const = default;
   };
   enum class Due { now, later, later_as_all_after };
 
@@ -107,6 +110,7 @@ class Candidates {
   std::string wall_text_;
   std::size_t budget_ = 0;
   std::int64_t fresh_resume_ = 0;
+  DuePosition due_resume_;
   bool fresh_seen_ = false;
   bool due_seen_ = false;
   std::optional<WallTime> next_due_;

@@ -12,11 +12,6 @@ FileIdentity require_file(const std::string& path) {
   return *identity;
 }
 
-bool is_busy(const SQLite::Exception& error) {
-  const int code = error.getErrorCode() & 0xff;
-  return code == SQLITE_BUSY || code == SQLITE_LOCKED;
-}
-
 }  // namespace
 
 std::string describe(const std::string& path, const SQLite::Exception& error) {
@@ -44,6 +39,17 @@ std::string describe(const std::string& path, const SQLite::Exception& error) {
                          error.what(), error.getExtendedErrorCode());
     default:
       return fmt::format("{}: {} (code {})", path, error.what(), error.getExtendedErrorCode());
+  }
+}
+
+bool is_busy(const SQLite::Exception& error) {
+  switch (error.getErrorCode() & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:  // a race for the log's locks
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -27,6 +27,9 @@ struct Busy : std::runtime_error {
 // `error` in words, with the file's name.
 std::string describe(const std::string& path, const SQLite::Exception& error);
 
+// Whether somebody else was at work just then: the same may succeed a moment later.
+bool is_busy(const SQLite::Exception& error);
+
 // Whether the error says that the file itself can't be used, rather than that one try failed.
 bool is_unusable(const SQLite::Exception& error);
 

@@ -92,7 +92,8 @@ IndexNames index_names(const Mapping& mapping) {
   return {.pending = mapping.table + "_pending",
           .failed = mapping.table + "_failed",
           .dead = mapping.table + "_dead",
-          .key = mapping.table + "_key"};
+          .open_key = mapping.table + "_open_key",
+          .dead_key = mapping.table + "_dead_key"};
 }
 
 }  // namespace outbox::sqlite

@@ -59,7 +59,8 @@ struct IndexNames {
   std::string pending;
   std::string failed;
   std::string dead;
-  std::string key;
+  std::string open_key;
+  std::string dead_key;
 };
 
 IndexNames index_names(const Mapping& mapping);

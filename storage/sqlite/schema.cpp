@@ -222,9 +222,12 @@ std::string outbox_ddl(const Mapping& mapping) {
   index(names.failed, c.next_attempt + ", " + mapping.order,
         fmt::format("{} = {}", c.status, literal(s.failed)));
   index(names.dead, mapping.order, fmt::format("{} = {}", c.status, literal(s.dead_lettered)));
-  index(names.key, c.ordering_key + ", " + mapping.order,
-        fmt::format("{} IS NOT NULL AND {} IN ({}, {}, {})", c.ordering_key, c.status,
-                    literal(s.pending), literal(s.failed), literal(s.dead_lettered)));
+  index(names.open_key, c.ordering_key + ", " + mapping.order,
+        fmt::format("{} IS NOT NULL AND {} IN ({}, {})", c.ordering_key, c.status,
+                    literal(s.pending), literal(s.failed)));
+  index(names.dead_key, c.ordering_key + ", " + mapping.order,
+        fmt::format("{} IS NOT NULL AND {} = {}", c.ordering_key, c.status,
+                    literal(s.dead_lettered)));
   return ddl;
 }
 

@@ -14,6 +14,15 @@ constexpr std::size_t kBudgetFactor = 10;
 constexpr std::size_t kBudgetMin = 1000;
 constexpr std::int64_t kTakeoversBeforeSolitude = 2;
 
+// The rows of key ?2 between two places.
+std::string key_sql(const Sql& sql, const std::string& from, const std::string& where) {
+  return fmt::format(
+      "SELECT {0}, coalesce(r.state, {1}), l.incarnation FROM {2} {3} "
+      "WHERE {4} = ?2 AND {5} AND {6} > ?3 AND {6} < ?4 ORDER BY {6}",
+      sql.row_key(), sql.state_name(), from, sql.beside(),
+      sql.column(sql.mapping().columns.ordering_key), where, sql.order());
+}
+
 }  // namespace
 
 Selector::Selector(Connection& connection, const Sql& sql, std::string outbox)
@@ -21,12 +30,8 @@ Selector::Selector(Connection& connection, const Sql& sql, std::string outbox)
       candidates_(connection, sql, outbox_),
       sizes_(connection, sql.mapping().table, sql.mapping().columns.payload),
       times_(connection),
-      key_(connection.database(),
-           fmt::format("SELECT {0}, coalesce(r.state, {1}), l.incarnation FROM {2} {3} "
-                       "WHERE {4} = ?2 AND {5} AND {6} > ?3 AND {6} < ?4 ORDER BY {6}",
-                       sql.row_key(), sql.state_name(), sql.from_key(), sql.beside(),
-                       sql.column(sql.mapping().columns.ordering_key), sql.is_undecided(),
-                       sql.order())) {}
+      open_of_key_(connection.database(), key_sql(sql, sql.from_open_key(), sql.is_open())),
+      dead_of_key_(connection.database(), key_sql(sql, sql.from_dead_key(), sql.is_dead())) {}
 
 Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   request_ = request;
@@ -224,17 +229,26 @@ bool Selector::key_is_free(const Candidate& candidate) {
 }
 
 std::optional<std::int64_t> Selector::blocker_of(const Candidate& candidate, std::int64_t after) {
-  auto rows = key_.rows(outbox_, *candidate.key, after, candidate.order);
+  if (request_.dead_blocks_key) {
+    if (const auto dead = dead_before(candidate, after)) return dead;
+  }
+  auto rows = open_of_key_.rows(outbox_, *candidate.key, after, candidate.order);
   while (rows.next()) {
     const std::int64_t row = rows.integer(0);
     const std::string state = rows.text(1);
     if (state == state::kProcessed) continue;
-    if (state == state::kDeadLettered) {
-      if (!request_.dead_blocks_key) continue;
-      return row;
-    }
+    if (state == state::kDeadLettered && !request_.dead_blocks_key) continue;
     const bool ours = !rows.null(2) && rows.integer(2) == scene_.incarnation;
     if (!ours && !picked_.contains(row)) return row;
+  }
+  return std::nullopt;
+}
+
+// Dead letters have an index of their own: a key that they don't block may have very many.
+std::optional<std::int64_t> Selector::dead_before(const Candidate& candidate, std::int64_t after) {
+  auto rows = dead_of_key_.rows(outbox_, *candidate.key, after, candidate.order);
+  while (rows.next()) {
+    if (rows.text(1) != state::kProcessed) return rows.integer(0);
   }
   return std::nullopt;
 }

@@ -72,6 +72,7 @@ class Selector {
   bool waits(const Candidate& candidate);
   bool key_is_free(const Candidate& candidate);
   std::optional<std::int64_t> blocker_of(const Candidate& candidate, std::int64_t after);
+  std::optional<std::int64_t> dead_before(const Candidate& candidate, std::int64_t after);
   bool wants_to_be_alone(const Candidate& candidate) const;
   bool fits(std::uint64_t size) const;
   std::uint64_t size_of(const Candidate& candidate);
@@ -81,7 +82,8 @@ class Selector {
   Candidates candidates_;
   SizeProbe sizes_;
   TimeReader times_;
-  Query key_;
+  Query open_of_key_;
+  Query dead_of_key_;
 
   // Kept between calls.
   BlockedKeys blocked_;

@@ -10,11 +10,12 @@ namespace outbox::sqlite {
 
 Sql::Sql(Connection& connection, Mapping mapping)
     : connection_(connection), mapping_(std::move(mapping)), names_(index_names(mapping_)) {
-  const std::string key = column(mapping_.columns.ordering_key);
   if (!fits(names_.pending, is_pending())) names_.pending.clear();
   if (!fits(names_.failed, is_failed())) names_.failed.clear();
   if (!fits(names_.dead, is_dead())) names_.dead.clear();
-  if (!fits(names_.key, key + " = 'x' AND " + is_undecided())) names_.key.clear();
+  const std::string of_key = column(mapping_.columns.ordering_key) + " = 'x' AND ";
+  if (!fits(names_.open_key, of_key + is_open())) names_.open_key.clear();
+  if (!fits(names_.dead_key, of_key + is_dead())) names_.dead_key.clear();
 }
 
 // Whether there is such an index, and SQLite can use it for these rows.
@@ -36,11 +37,6 @@ std::string Sql::from(const std::string& index) const {
 std::string Sql::is_open() const {
   return fmt::format("{} IN ({}, {})", status(), literal(mapping_.states.pending),
                      literal(mapping_.states.failed));
-}
-
-std::string Sql::is_undecided() const {
-  return fmt::format("{} IN ({}, {}, {})", status(), literal(mapping_.states.pending),
-                     literal(mapping_.states.failed), literal(mapping_.states.dead_lettered));
 }
 
 std::string Sql::state_name() const {

@@ -26,15 +26,14 @@ class Sql {
   std::string from_pending() const { return from(names_.pending); }
   std::string from_failed() const { return from(names_.failed); }
   std::string from_dead() const { return from(names_.dead); }
-  std::string from_key() const { return from(names_.key); }
+  std::string from_open_key() const { return from(names_.open_key); }
+  std::string from_dead_key() const { return from(names_.dead_key); }
 
   std::string is_pending() const { return is(mapping_.states.pending); }
   std::string is_failed() const { return is(mapping_.states.failed); }
   std::string is_dead() const { return is(mapping_.states.dead_lettered); }
   // Neither Processed nor given up: what may still be sent.
   std::string is_open() const;
-  // These three in this order and without alias: the words of the key index.
-  std::string is_undecided() const;
 
   // The relay's own name of the outbox's state; NULL for one that is not ours.
   std::string state_name() const;

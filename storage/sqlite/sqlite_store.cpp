@@ -77,9 +77,8 @@ Turn SqliteStore::turn(const TurnRequest& request) {
     close();
     return refuse(TurnStatus::unusable, error.what());
   } catch (const SQLite::Exception& error) {
-    const int code = error.getErrorCode() & 0xff;
     const std::string text = describe(path_, error);
-    if (code == SQLITE_BUSY || code == SQLITE_LOCKED) return busy(text);
+    if (is_busy(error)) return busy(text);
     if (!is_unusable(error)) return refuse(TurnStatus::failed, text);
     close();
     return refuse(TurnStatus::unusable, text);

@@ -129,7 +129,7 @@ TEST_CASE("a missing index makes the relay slower, not wrong") {
   Client relay(fixture);
   relay.request.ordering = Ordering::key;
   const Turn first = committed(relay.turn());
-  for (const char* index : {"pending", "failed", "dead", "key"}) {
+  for (const char* index : {"pending", "failed", "dead", "open_key", "dead_key"}) {
     fixture.application().exec(std::string("DROP INDEX outbox_messages_") + index);
   }
   committed(relay.settle({retry(first.leased.at(0), 1s)}));

@@ -111,6 +111,21 @@ TEST_CASE("a row that alone fails climbs the whole ladder, second level included
   CHECK(world.tally().accepted_at.size() == 2999);
 }
 
+TEST_CASE("a row whose route is wrong for a day, while its destination takes others, dies of it") {
+  Scenario scenario = steady(4000, hours{26});
+  scenario.special_rows[50] = RowKind::misplaced;
+  World world(scenario);
+  require_clean(world.run());
+  REQUIRE(world.tally().deaths.size() == 1);
+  const Tally::Death death = world.tally().deaths.front();
+  CHECK(death.row == 50);
+  CHECK(death.reason == DeadReason::misconfigured);
+  const Duration lived = death.when - world.table().row(50).occurred;
+  CHECK(lived >= hours{24});
+  CHECK(lived < hours{24} + minutes{10});
+  CHECK(world.tally().openings == 0);
+}
+
 TEST_CASE("retry_count is what failed on the wire and what an open circuit turned away") {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Scenario scenario = steady(400, minutes{10});

@@ -131,6 +131,24 @@ TEST_CASE("a 403 for everything holds the destination: nothing dies, all goes wh
   CHECK(in_seconds(report.to_rest) < 60 + 60);
 }
 
+TEST_CASE("a destination that answers 403 is held, and the nine others are not") {
+  Scenario scenario = steady(3000, hours{1});
+  scenario.destinations = 10;
+  Episode wrong = lasting(Fault::misconfigured, minutes{5}, minutes{50});
+  wrong.destination = 3;
+  scenario.episodes = {wrong};
+  World world(scenario);
+  require_clean(world.run());
+  const Tally& tally = world.tally();
+  CHECK(tally.deaths.empty());
+  CHECK(tally.openings == 0);
+  CHECK(tally.accepted_at.size() == tally.rows);
+  for (const auto& [number, row] : world.table().rows()) {
+    const Duration lag = tally.accepted_at.at(number) - row.occurred;
+    if (row.destination != "d3") CHECK(in_seconds(lag) < 3);
+  }
+}
+
 TEST_CASE("a throttling broker is left alone for as long as it asks") {
   Scenario scenario = steady(600, minutes{20});
   Episode throttle = lasting(Fault::throttle, minutes{5}, minutes{10});

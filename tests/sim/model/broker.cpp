@@ -57,6 +57,11 @@ Fate Broker::decide(const Row& row, std::uint64_t attempt, Duration timeout, Tim
     fate.reason = "400 Bad Request";
     return fate;
   }
+  if (row.kind == RowKind::misplaced) {
+    fate = transport(fate.answered_after, "404 Not Found");
+    fate.outcome = Outcome::misconfigured;
+    return fate;
+  }
   if (row.kind == RowKind::cursed) return transport(fate.answered_after, "500 on this one");
   meets_attempt_fault(fate, timeout, random);
   if (scenario_.bug == Bug::broker_forgets_accepted && row.number % 7 == 3) fate.accepted = false;

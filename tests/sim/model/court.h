@@ -94,6 +94,16 @@ class Court final : public Facts {
                     Time now) override {
     tell(&Facts::on_confirmed, process, row, destination, now);
   }
+  void on_observed_end(ProcessId process, Outcome outcome, bool sent, Time now) override {
+    tell(&Facts::on_observed_end, process, outcome, sent, now);
+  }
+  void on_observed_burial(ProcessId process, DeadReason reason, Time now) override {
+    tell(&Facts::on_observed_burial, process, reason, now);
+  }
+  void on_observed_turn(ProcessId process, const TurnReport& report, std::size_t leases,
+                        Time now) override {
+    tell(&Facts::on_observed_turn, process, report, leases, now);
+  }
   void on_killed_by(const Row& row, ProcessId process, Time now) override {
     tell(&Facts::on_killed_by, row, process, now);
   }

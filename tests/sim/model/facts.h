@@ -66,6 +66,10 @@ class Facts {
   virtual void on_short_circuit(ProcessId, std::size_t /*messages*/, Time) {}
   // The relay has taken note of a confirmation.
   virtual void on_confirmed(ProcessId, RowNumber, const std::string& /*destination*/, Time) {}
+  // What the observer was told, for metrics and the log.
+  virtual void on_observed_end(ProcessId, Outcome, bool /*sent*/, Time) {}
+  virtual void on_observed_burial(ProcessId, DeadReason, Time) {}
+  virtual void on_observed_turn(ProcessId, const TurnReport&, std::size_t /*leases*/, Time) {}
   virtual void on_killed_by(const Row&, ProcessId, Time) {}
 };
 

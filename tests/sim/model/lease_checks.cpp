@@ -19,7 +19,14 @@ bool same(const Settlement& left, const Settlement& right) {
 
 }  // namespace
 
-void LeaseChecks::on_ended(ProcessId process, Ending, Time) { processes_[process].ended = true; }
+void LeaseChecks::on_ended(ProcessId process, Ending how, Time now) {
+  Known& known = processes_[process];
+  known.ended = true;
+  if (how != Ending::gave_up || known.disturbed_until + scenario_.drain_timeout > now) return;
+  court_.accuse("P12 clean stop",
+                "process " + std::to_string(process) + " gave its drain up, though undisturbed",
+                now);
+}
 
 void LeaseChecks::on_drained(ProcessId process, std::size_t left, Time now) {
   if (left == 0) return;
@@ -132,7 +139,7 @@ void LeaseChecks::on_lease_ended(const Row& row, ProcessId holder, LeaseId lease
     court_.accuse("P6 one holder", about(holder, row.number) + ": its lease was taken too early",
                   now);
   }
-  if (!known.ended && known.disturbed_until <= known.renewed_at) {
+  if (!known.ended && known.disturbed_until < known.renewed_at) {
     court_.accuse("P6 renewal",
                   about(holder, row.number) + ": the lease of an undisturbed relay ran out", now);
   }

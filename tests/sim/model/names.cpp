@@ -20,6 +20,8 @@ const char* name_of(Fault fault) {
       return "store_failed";
     case Fault::store_answer_lost:
       return "store_answer_lost";
+    case Fault::store_partial:
+      return "store_partial";
     case Fault::store_slow:
       return "store_slow";
     case Fault::store_unusable:

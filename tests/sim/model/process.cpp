@@ -152,7 +152,16 @@ void Process::on_short_circuit(const ShortCircuit& report) {
   context_.facts.on_short_circuit(id_, report.total, clock_.world_now());
 }
 
+void Process::on_burial(const Burial& burial) {
+  context_.facts.on_observed_burial(id_, burial.reason, clock_.world_now());
+}
+
+void Process::on_turn(const TurnReport& report) {
+  context_.facts.on_observed_turn(id_, report, context_.table.leases_of(id_), clock_.world_now());
+}
+
 void Process::on_delivery(const Delivery& delivery) {
+  context_.facts.on_observed_end(id_, delivery.outcome, delivery.sent, clock_.world_now());
   if (delivery.outcome != Outcome::confirmed) return;
   context_.facts.on_confirmed(id_, row_number(delivery.message->row),
                               std::string(delivery.destination), clock_.world_now());

@@ -46,6 +46,8 @@ class Process final : public Bell, public RelayObserver {
   void on_circuit(const CircuitChange& change) override;
   void on_short_circuit(const ShortCircuit& report) override;
   void on_delivery(const Delivery& delivery) override;
+  void on_burial(const Burial& burial) override;
+  void on_turn(const TurnReport& report) override;
 
   Context& context_;
   const ProcessId id_;

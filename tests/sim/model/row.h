@@ -18,11 +18,12 @@ enum class RowKind {
   poison,  // the broker refuses it
   unfit,   // the publisher refuses it before anything is sent
   oversized,
-  defect,   // can't be turned into a message
-  killer,   // takes the relay down that submits it
-  future,   // has a not_before
-  trigger,  // its settlement meets a trigger's error
-  cursed,   // the broker fails at it each time
+  defect,     // can't be turned into a message
+  killer,     // takes the relay down that submits it
+  future,     // has a not_before
+  trigger,    // its settlement meets a trigger's error
+  cursed,     // the broker fails at it each time
+  misplaced,  // the broker says each time that its route is wrong
 };
 
 enum class Status { pending, failed, processed, dead };

@@ -126,6 +126,7 @@ bool lasts(Fault fault) {
     case Fault::store_busy:
     case Fault::store_failed:
     case Fault::store_answer_lost:
+    case Fault::store_partial:
     case Fault::store_slow:
     case Fault::trigger:
     case Fault::transport:

@@ -23,6 +23,7 @@ enum class Fault {
   store_busy,
   store_failed,       // before anything was applied
   store_answer_lost,  // after it was
+  store_partial,      // after some of its settlements were
   store_slow,
   store_unusable,
   trigger,           // rows that refuse to be written

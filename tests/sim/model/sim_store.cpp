@@ -107,6 +107,11 @@ Turn SimStore::answer(const TurnRequest& request) {
     return turn;
   }
   if (strikes(Fault::store_failed)) return failed("disk I/O error");
+  if (strikes(Fault::store_partial) && request.settlements.size() > 1) {
+    const std::size_t part = 1 + random_.below(request.settlements.size() - 1);
+    context_.table.settle_part(process_, request.settlements.first(part), clock_.world_now());
+    return failed("disk full in the second part");
+  }
 
   const Time applied = clock_.world_now();
   Turn turn = context_.table.turn(process_, request, applied);

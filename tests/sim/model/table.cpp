@@ -61,6 +61,8 @@ Turn Table::turn(ProcessId who, const TurnRequest& request, Time now) {
   const LeaseId epoch = epoch_ + 1;
   bool wrote = request.renew || !request.settlements.empty();
   for (const Settlement& settlement : request.settlements) {
+    if (incarnation.settled_ahead.contains({row_number(settlement.row), settlement.lease}))
+      continue;
     if (!settle(who, settlement, epoch, turn, now)) ++turn.fenced;
   }
   if (request.lease.limit > 0) turn.taken_over = take_over(who, turn, now);
@@ -89,6 +91,7 @@ Turn Table::turn(ProcessId who, const TurnRequest& request, Time now) {
     lease(row, who, epoch, choice.alone(), now);
     turn.leased.push_back(message_of(row, request.lease, now));
   }
+  incarnation.settled_ahead.clear();
   incarnation.last_number = request.number;
   incarnation.last_epoch = epoch;
   incarnation.last_leased = choice.chosen();
@@ -124,6 +127,16 @@ Turn Table::repeat(Incarnation& incarnation, ProcessId who, const TurnRequest& r
     turn.leased.push_back(message_of(row, request.lease, now));
   }
   return turn;
+}
+
+void Table::settle_part(ProcessId who, std::span<const Settlement> part, Time now) {
+  Incarnation& incarnation = incarnations_[who];
+  Turn turn;
+  ++epoch_;
+  for (const Settlement& settlement : part) {
+    settle(who, settlement, epoch_, turn, now);
+    incarnation.settled_ahead.emplace(row_number(settlement.row), settlement.lease);
+  }
 }
 
 // Whether the settlement changed its row.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,6 +25,8 @@ struct Incarnation {
   LeaseId last_epoch = 0;
   bool last_told_lost = false;
   std::vector<RowNumber> last_leased;
+  // Settled ahead of the turn under way, which was given up in between.
+  std::set<std::pair<RowNumber, LeaseId>> settled_ahead;
 };
 
 class Table {
@@ -38,6 +41,8 @@ class Table {
   void hold_circuit(bool hold) { circuit_held_ = hold; }
 
   Turn turn(ProcessId who, const TurnRequest& request, Time now);
+  // A turn with much to settle may be written in parts: these are, and the rest is not.
+  void settle_part(ProcessId who, std::span<const Settlement> part, Time now);
   void retire(ProcessId who, Time now);
   // Nobody holds anything any more, and nobody has been told.
   void wipe_leases(Time now);

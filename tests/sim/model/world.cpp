@@ -42,8 +42,9 @@ World::World(const Scenario& scenario)
       chaos_(mix(scenario.seed, "chaos")),
       operator_(mix(scenario.seed, "operator")),
       slots_(scenario.relays) {
-  for (Facts* check : std::initializer_list<Facts*>{&lease_checks_, &delivery_checks_,
-                                                    &verdict_checks_, &pace_checks_, &tally_}) {
+  for (Facts* check :
+       std::initializer_list<Facts*>{&lease_checks_, &delivery_checks_, &verdict_checks_,
+                                     &pace_checks_, &report_checks_, &tally_}) {
     court_.add(*check);
   }
 }

@@ -14,6 +14,7 @@
 #include "tests/sim/model/lease_checks.h"
 #include "tests/sim/model/pace_checks.h"
 #include "tests/sim/model/process.h"
+#include "tests/sim/model/report_checks.h"
 #include "tests/sim/model/tally.h"
 #include "tests/sim/model/verdict_checks.h"
 #include "tests/sim/model/writer.h"
@@ -79,6 +80,7 @@ class World {
   DeliveryChecks delivery_checks_;
   VerdictChecks verdict_checks_;
   PaceChecks pace_checks_;
+  ReportChecks report_checks_{court_};
   Tally tally_;
   Table table_;
   Broker broker_;

@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "storage/sqlite/schema.h"
-#include "storage/sqlite/wal_watcher.h"
 #include "tests/conformance/sqlite_fixture.h"
 
 namespace outbox::conformance {
@@ -467,56 +466,6 @@ TEST_CASE("the log is moved into the database only when it is over its limit") {
   ++request.number;
   committed(store.turn(request));
   CHECK(database_bytes() > before + 1'500'000);
-}
-
-TEST_CASE("the bell rings when the application commits, not otherwise") {
-  SqliteFixture fixture;
-  fixture.insert({.id = "a"});
-  CountingBell bell;
-  const auto rings_beyond = [&](int count) {
-    const auto deadline = std::chrono::steady_clock::now() + 10s;
-    while (bell.rings() <= count && std::chrono::steady_clock::now() < deadline) ::usleep(500);
-    return bell.rings() > count;
-  };
-  sqlite::WalWatcher watcher(fixture.path(), bell);
-  REQUIRE(rings_beyond(0));  // it has begun to watch
-  for (int i = 0; i < 5; ++i) {
-    const int before = bell.rings();
-    fixture.insert({.id = "evt" + std::to_string(i)});
-    CHECK(rings_beyond(before));
-  }
-  ::usleep(50'000);  // what the last commit caused has come
-  const int before = bell.rings();
-  std::ofstream(fixture.folder() / "unrelated.txt") << "noise";
-  SQLite::Database reader(fixture.path(), SQLite::OPEN_READWRITE);
-  reader.execAndGet("SELECT count(*) FROM outbox_messages");
-  ::usleep(100'000);
-  CHECK(bell.rings() == before);
-}
-
-TEST_CASE("the bell works for a database that comes later, and again after a swap") {
-  SqliteFixture fixture;
-  const auto folder = fixture.folder() / "later";
-  const std::string path = (folder / "app.db").string();
-  CountingBell bell;
-  sqlite::WalWatcher watcher(path, bell);
-  const auto rings_beyond = [&](int count) {
-    const auto deadline = std::chrono::steady_clock::now() + 10s;
-    while (bell.rings() <= count && std::chrono::steady_clock::now() < deadline) ::usleep(500);
-    return bell.rings() > count;
-  };
-  std::filesystem::create_directory(folder);
-  REQUIRE(rings_beyond(0));
-  for (int round = 0; round < 2; ++round) {
-    sqlite::apply_schema(path, sqlite::mapping_of(fixture.settings()));
-    SQLite::Database application(path, SQLite::OPEN_READWRITE);
-    application.exec("INSERT INTO outbox_messages (id, event_type, payload) VALUES ('a','t','p')");
-    ::usleep(50'000);
-    const int before = bell.rings();
-    application.exec("INSERT INTO outbox_messages (id, event_type, payload) VALUES ('b','t','p')");
-    CHECK(rings_beyond(before));
-    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix);
-  }
 }
 
 }  // namespace

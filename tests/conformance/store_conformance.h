@@ -1,5 +1,5 @@
-// What every store must do, whatever its database. A database's test program links
-// store_conformance.cpp and says how its stores are made.
+// What every store must do, whatever its database. A database's test program links the store_*.cpp
+// files beside this one and says how its stores are made.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ BacklogSampler::BacklogSampler(const StoreBackend& store, StoreSettings settings
       interval_(interval),
       parts_(parts),
       take_(std::move(take)),
-      thread_([this](std::stop_token stop) { run(std::move(stop)); }) {}
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 BacklogSampler::~BacklogSampler() { stop(); }
 
@@ -24,7 +24,7 @@ void BacklogSampler::stop() {
   thread_.join();
 }
 
-void BacklogSampler::run(std::stop_token stop) {
+void BacklogSampler::run(const std::stop_token& stop) {
   constexpr Duration kAfterFailure = std::chrono::seconds{1};
   while (!stop.stop_requested()) {
     const bool sampled = sample().has_value();

@@ -38,7 +38,7 @@ class BacklogSampler {
   std::optional<Backlog> sample();
 
  private:
-  void run(std::stop_token stop);
+  void run(const std::stop_token& stop);
 
   const StoreBackend& store_;
   const StoreSettings settings_;

@@ -117,7 +117,7 @@ class CommandLine {
   }
 
   // Reads the configuration when the command is chosen, then does it.
-  void on_chosen(CLI::App* command, Needs needs, Action action) {
+  void on_chosen(CLI::App* command, Needs needs, const Action& action) {
     command->callback([this, needs, action] {
       action_ = [this, needs, action] {
         ConfigInput input;
@@ -268,6 +268,7 @@ class CommandLine {
     std::string hint = "outbox-relay --help";
     const auto commands = app_.get_subcommands([](const CLI::App*) { return true; });
     std::vector<std::string> names;
+    names.reserve(commands.size());
     for (const auto* command : commands) names.push_back(command->get_name());
     std::string meant;
     for (int index = 1; index < argc; ++index) {

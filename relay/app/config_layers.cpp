@@ -27,7 +27,7 @@ std::string child_of(const std::string& section, const std::string& name) {
 // Where else a key of this name exists.
 std::string same_name_elsewhere(const std::string& name) {
   for (const auto& key : config_keys()) {
-    const std::string path(key.path);
+    std::string path(key.path);
     if (last_of(path) == name) return path;
   }
   return {};

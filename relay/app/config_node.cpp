@@ -4,6 +4,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <set>
+#include <utility>
 
 #include "relay/app/printable.h"
 
@@ -88,7 +89,7 @@ class YamlReader {
       }
       auto value = convert(entry.second, below, depth + 1);
       if (value.kind == ConfigNode::Kind::nothing) value.origin = key.origin;
-      node.entries.emplace_back(std::move(key), std::move(value));
+      node.entries.push_back({std::move(key), std::move(value)});
     }
   }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "relay/app/config_expand.h"
@@ -10,16 +9,23 @@
 
 namespace outbox {
 
+struct ConfigEntry;
+
 struct ConfigNode {
   enum class Kind { nothing, scalar, list, map };
 
   Kind kind = Kind::nothing;
   Origin origin;
-  std::string text;               // of a scalar, variables expanded
-  std::string shown;              // as it was written: what a variable holds may be secret
-  bool broken = false;            // a problem with it has been told; its text means nothing
-  std::vector<ConfigNode> items;  // of a list
-  std::vector<std::pair<ConfigNode, ConfigNode>> entries;  // of a map, keys as scalars
+  std::string text;                  // of a scalar, variables expanded
+  std::string shown;                 // as it was written: what a variable holds may be secret
+  bool broken = false;               // a problem with it has been told; its text means nothing
+  std::vector<ConfigNode> items;     // of a list
+  std::vector<ConfigEntry> entries;  // of a map
+};
+
+struct ConfigEntry {
+  ConfigNode key;  // a scalar
+  ConfigNode value;
 };
 
 // A scalar that is taken as it is.

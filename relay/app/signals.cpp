@@ -34,8 +34,7 @@ Signals::Signals() : signals_(open_signals()), finished_(eventfd(0, EFD_CLOEXEC)
 }
 
 std::optional<int> Signals::wait() {
-  std::array<pollfd, 2> waiting = {
-      {{signals_.get(), POLLIN, 0}, {finished_.get(), POLLIN, 0}}};
+  std::array<pollfd, 2> waiting = {{{signals_.get(), POLLIN, 0}, {finished_.get(), POLLIN, 0}}};
   while (true) {
     if (poll(waiting.data(), waiting.size(), -1) < 0) continue;  // EINTR: a debugger, a stop
     signalfd_siginfo info{};

@@ -143,7 +143,7 @@ def test_a_503_with_retry_after_is_waited_for_longer_than_a_break(world):
     receiver.rules({"status": 503, "headers": {"Retry-After": "5"}})
     relay = world.relay(outbox, receiver)
     ids = outbox.insert_many(40)
-    relay.wait_circuit("open", 10)
+    relay.wait_circuit("open", 40)  # each round of answers is waited out before the next one
     before = len(receiver.requests())
     asked = receiver.requests()[-1]["t"]
     receiver.rules()

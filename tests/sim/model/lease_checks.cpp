@@ -22,7 +22,9 @@ bool same(const Settlement& left, const Settlement& right) {
 void LeaseChecks::on_ended(ProcessId process, Ending how, Time now) {
   Known& known = processes_[process];
   known.ended = true;
-  if (how != Ending::gave_up || known.disturbed_until + scenario_.drain_timeout > now) return;
+  const Duration patience =
+      scenario_.drain_timeout + scenario_.relay.publish_timeout + std::chrono::seconds{10};
+  if (how != Ending::gave_up || known.disturbed_until + patience > now) return;
   court_.accuse("P12 clean stop",
                 "process " + std::to_string(process) + " gave its drain up, though undisturbed",
                 now);
@@ -143,6 +145,14 @@ void LeaseChecks::on_lease_ended(const Row& row, ProcessId holder, LeaseId lease
     court_.accuse("P6 renewal",
                   about(holder, row.number) + ": the lease of an undisturbed relay ran out", now);
   }
+}
+
+// An answered row is not kept in memory until it is settled.
+void LeaseChecks::on_receipt(const Attempt& attempt, const Receipt& receipt, Time) {
+  Holding& holding = rows_[attempt.row];
+  if (receipt.outcome == Outcome::cancelled || holding.holder != attempt.process) return;
+  processes_[attempt.process].bytes -= holding.bytes;
+  holding.bytes = 0;
 }
 
 void LeaseChecks::on_renewed(ProcessId process, Time until, Time now) {

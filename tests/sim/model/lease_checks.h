@@ -25,6 +25,7 @@ class LeaseChecks final : public Facts {
   void on_leased(const Row& row, Time now) override;
   void on_lease_ended(const Row& row, ProcessId holder, LeaseId lease, LeaseEnd how,
                       Time now) override;
+  void on_receipt(const Attempt& attempt, const Receipt& receipt, Time now) override;
   void on_renewed(ProcessId process, Time until, Time now) override;
   void on_settled(const Row& row, ProcessId process, const Settlement& settlement, Status before,
                   Time now) override;

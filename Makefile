@@ -2,7 +2,7 @@
 # CMake does the building; this file only spares you its options.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build bench proof lint format asan tsan clean
+.PHONY: help demo test build bench proof lint style format asan tsan clean
 
 JOBS ?= $(shell nproc)
 SEEDS ?= 20000
@@ -55,6 +55,10 @@ lint:  ## format, clang-tidy, shellcheck, house rules
 	@tools/install-packages build test lint
 	@$(call CONFIGURE,dev)
 	@tools/lint --jobs $(JOBS)
+
+style:  ## the part of lint that needs no build: format, shellcheck, house rules
+	@tools/install-packages lint
+	@tools/lint --quick
 
 format:  ## rewrite the sources as .clang-format says
 	@tools/install-packages lint

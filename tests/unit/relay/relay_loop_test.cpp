@@ -76,7 +76,7 @@ class ThreadedPublisher final : public Publisher {
     changed_.notify_one();
     return publications.size();
   }
-  void recall() override {}  // as if everything had begun
+  void recall() override {}         // as if everything had begun
   std::atomic<bool> silent{false};  // takes, and never answers until it is destroyed
 
  private:

@@ -74,6 +74,7 @@ class Checks {
     const auto found = known.find(scheme_of(url));
     if (found != known.end()) return &found->second;
     std::vector<std::string> schemes;
+    schemes.reserve(known.size());
     for (const auto& [scheme, backend] : known) schemes.push_back(scheme);
     const std::string scheme = printable(scheme_of(url), 40);
     const std::string what =

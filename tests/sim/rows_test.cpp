@@ -85,7 +85,7 @@ TEST_CASE("without faults nothing is sent twice, and each key keeps its order") 
   }
 }
 
-TEST_CASE("an idle relay takes one turn a poll and writes nothing") {
+TEST_CASE("an idle relay takes one turn a poll") {
   Scenario scenario = steady(1, minutes{10});
   World world(scenario);
   require_clean(world.run());

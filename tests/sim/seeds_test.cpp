@@ -15,9 +15,9 @@ void run_seeds(const std::string& profile, std::uint64_t first, std::uint64_t co
   }
 }
 
-TEST_CASE("seeds of everything at once keep every promise") { run_seeds("swarm", 1, 2500); }
+TEST_CASE("seeds of everything at once keep every promise") { run_seeds("swarm", 1, 5000); }
 
-TEST_CASE("seeds with one kind of fault keep every promise") { run_seeds("single", 1, 1500); }
+TEST_CASE("seeds with one kind of fault keep every promise") { run_seeds("single", 1, 2500); }
 
 TEST_CASE("seeds without a fault keep every promise") { run_seeds("calm", 1, 500); }
 

@@ -76,7 +76,8 @@ class World {
     row.order = static_cast<int>(rows_.size());
     row.id = "evt" + std::to_string(row.order);
     if (random_.chance(0.8)) row.key = "key" + std::to_string(random_.below(4));
-    NewRow inserted{.id = row.id};
+    NewRow inserted;
+    inserted.id = row.id;
     if (!row.key.empty()) inserted.ordering_key = row.key;
     if (random_.chance(0.1)) inserted.not_before = std::chrono::seconds(random_.below(20));
     fixture_->insert(inserted);

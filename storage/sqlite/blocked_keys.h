@@ -20,6 +20,12 @@ class BlockedKeys {
     return true;
   }
 
+  // The row that the key waits for, if it is known to be blocked.
+  std::optional<std::int64_t> blocker(const std::string& key) const {
+    const auto found = keys_.find(key);
+    return found == keys_.end() ? std::nullopt : std::optional(found->second.blocker);
+  }
+
   // `row` can't be leased before `blocker`, an earlier row of its key, is decided.
   void block(const std::string& key, std::int64_t blocker, std::int64_t row) {
     if (keys_.size() >= kMax) clear();

@@ -220,7 +220,10 @@ std::uint64_t Selector::size_of(const Candidate& candidate) {
 bool Selector::key_is_free(const Candidate& candidate) {
   if (request_.ordering == Ordering::none || !candidate.key) return true;
   const std::string& key = *candidate.key;
-  if (blocked_.holds_back(key, candidate.order)) return false;
+  // The head that blocks its key is not held back by itself.
+  if (blocked_.blocker(key) != candidate.row && blocked_.holds_back(key, candidate.order)) {
+    return false;
+  }
   const auto known = free_up_to_.find(key);
   const std::int64_t after = known == free_up_to_.end() ? INT64_MIN : known->second;
   const auto blocker = blocker_of(candidate, after);

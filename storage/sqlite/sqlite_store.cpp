@@ -140,9 +140,9 @@ void SqliteStore::open() {
 }
 
 void SqliteStore::observe_others(Time now) {
-  session_->require_same_schema();
   const std::int64_t version = session_->connection.data_version();
   if (version == data_version_) return;
+  session_->require_same_schema();
   data_version_ = version;
   changed_since_selection_ = true;
   changed_since_examination_ = true;
@@ -210,8 +210,10 @@ Scene SqliteStore::scene(std::size_t limit, Time now) {
 Turn SqliteStore::write(const TurnRequest& request, std::vector<Ended>& ended, Time called) {
   last_written_ = request.number;
   if (!identity_.lock) identity_.lock = std::make_unique<LockFile>(path_);
-  const std::vector<Settlement> rest = without_done(request.settlements);
-  std::span<const Settlement> settlements(rest);
+  std::vector<Settlement> rest;
+  if (!done_.empty()) rest = without_done(request.settlements);
+  std::span<const Settlement> settlements =
+      done_.empty() ? request.settlements : std::span<const Settlement>(rest);
   Turn parts;
   // More than may be written at once is written in parts; the last one is the turn.
   while (settlements.size() > pace_.limit()) {

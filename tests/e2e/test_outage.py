@@ -206,7 +206,7 @@ def test_a_failing_row_climbs_its_ladder_and_the_others_are_delivered_beside_it(
 
 def test_an_operator_isolates_the_broker_and_that_survives_a_restart(world):
     outbox, receiver = world.outbox(), world.receiver()
-    relay = world.relay(outbox, receiver)
+    relay = world.relay(outbox, receiver, {"relay": {"drainTimeout": "1s"}})
     outbox.insert_many(5)
     wait_processed(outbox, 10)
     command = ["--config", relay.config_path]
@@ -224,3 +224,19 @@ def test_an_operator_isolates_the_broker_and_that_survives_a_restart(world):
     assert done.returncode == 0, done.stderr
     receiver.wait_for_ids(ids, 10)
     relay.wait_circuit("closed", 5)
+
+
+def test_a_circuit_is_probed_when_every_key_waits_for_a_head_that_has_failed(world):
+    """No fresh row may go then: the probe has to be one of the heads."""
+    outbox, receiver = world.outbox(), world.receiver()
+    receiver.rules({"status": 500})
+    relay = world.relay(outbox, receiver, merged(SETTINGS, {
+        "relay": {"ordering": "key"}, "breaker": {"breakDuration": "500ms"}}))
+    ids = [row_id for key in ("a", "b", "c", "d", "e", "f")
+           for row_id in outbox.insert_many(20, ordering_key=key)]
+    relay.wait_circuit("open", 10)
+    until(lambda: relay.metric("broker_circuit_transitions_total", to="half_open") >= 2, 10,
+          "two probes")
+    receiver.rules()
+    receiver.wait_for_ids(ids, 10)
+    wait_processed(outbox, 5)

@@ -5,8 +5,8 @@ from urllib.parse import unquote
 
 from .outbox import headers_of
 
-# Attributes that may differ between two attempts of one row.
-ATTEMPT_HEADERS = {"outbox-attempt", "outbox-redelivered"}
+# What may differ between two attempts of one row; the host, since relays may use other addresses.
+ATTEMPT_HEADERS = {"outbox-attempt", "outbox-redelivered", "host"}
 
 
 def lost(truth, accepted):

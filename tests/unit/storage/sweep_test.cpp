@@ -72,6 +72,15 @@ TEST_CASE("a blocked key holds back until its blocker is decided") {
   CHECK_FALSE(keys.holds_back("k", 7));
 }
 
+TEST_CASE("the row that a key waits for is known, so that it is not held back by itself") {
+  BlockedKeys keys;
+  CHECK_FALSE(keys.blocker("k").has_value());
+  keys.block("k", 3, 5);
+  CHECK(keys.blocker("k") == 3);
+  keys.unblock(3);
+  CHECK_FALSE(keys.blocker("k").has_value());
+}
+
 TEST_CASE("a key that has found another blocker is not freed by the first") {
   BlockedKeys keys;
   keys.block("k", 3, 5);

@@ -119,6 +119,7 @@ class Relay {
   std::size_t window_limit(Time now);
   std::size_t lease_limit(Time now);
   bool may_probe(Time now);
+  bool is_paced(Time now);
   std::size_t retry_limit(Time now, std::size_t limit);
   void form_turn();
   void ask_for_rows(Time now);

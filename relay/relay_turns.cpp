@@ -29,15 +29,11 @@ bool Relay::must_renew(Time now) const {
 }
 
 // Looks when there is reason to and room for what is found; and each poll_interval in any case,
-// since a look is also how the store's health and other relays' leases are noticed. While rows can
-// only be turned away (held destinations, a charging open circuit) that has to be enough.
+// since a look is also how the store's health and other relays' leases are noticed.
 bool Relay::wants_to_look(Time now) {
   if (now >= next_look_) return true;
   if (stopping_ && window_.size() == 0 && lease_limit(now) > 0) return true;
-  if (!look_now_ || destinations_.all_held()) return false;
-  const bool charging =
-      options_.breaker.while_open == WhileOpen::charge && breaker_.state() != CircuitState::closed;
-  if (charging) return false;
+  if (!look_now_) return false;
   const std::size_t worth_it = std::max<std::size_t>(window_limit(now) / 2, 1);
   return lease_limit(now) >= std::min(options_.batch_size, worth_it);
 }
@@ -59,11 +55,20 @@ bool Relay::may_probe(Time now) {
          breaker_.allowance(now, 1) > 0;
 }
 
+// While rows can only be turned away (held destinations, a charging open circuit), the poll paces
+// the looks; else a backlog would be leased and turned away as fast as the database allows.
+bool Relay::is_paced(Time now) {
+  if (now >= next_look_) return false;
+  const bool charging =
+      options_.breaker.while_open == WhileOpen::charge && breaker_.state() != CircuitState::closed;
+  return (charging && !may_probe(now)) || destinations_.all_held();
+}
+
 std::size_t Relay::lease_limit(Time now) {
   // What this turn settles is no longer held when it leases.
   const std::size_t held = window_.size() + (pending_ ? verdicts_.size() : 0);
   if (nothing_due_ || window_.holds_loner()) return 0;
-  if (breaker_.state() == CircuitState::isolated) return 0;
+  if (breaker_.state() == CircuitState::isolated || is_paced(now)) return 0;
   if (wants_solitude_ && held > 0) return 0;
   if (window_.bytes() >= options_.in_flight_bytes_max) return 0;
   const std::size_t most = window_limit(now);
@@ -166,16 +171,16 @@ void Relay::turn_failed(const Turn& turn, Time after) {
 
 void Relay::lease_row(Message message, Time before) {
   if (settles_unwritten(message)) return;
-  if (message.ordering_key && waiting_keys_.contains(*message.ordering_key)) {
-    add_verdict(Judge::released(message), message);
-    return;
-  }
   if (Held* held = window_.by_row(message.row)) {
     // Its earlier lease was lost while it travelled: it keeps travelling under the new one.
     held->message.lease = message.lease;
     held->message.generation = message.generation;
     held->era = era_;
     held->leased_at = before;
+    return;
+  }
+  if (message.ordering_key && waiting_keys_.contains(*message.ordering_key)) {
+    add_verdict(Judge::released(message), message);
     return;
   }
   auto held = std::make_unique<Held>();
@@ -196,8 +201,9 @@ bool Relay::settles_unwritten(const Message& message) {
 }
 
 void Relay::schedule_look(const Turn& turn, Time now) {
-  next_look_ = now + options_.poll_interval;
-  if (pending_->request.lease.limit == 0) return;  // it was no look: what is due stays unknown
+  const bool was_look = pending_->request.lease.limit > 0;
+  if (was_look || now >= next_look_) next_look_ = now + options_.poll_interval;
+  if (!was_look) return;  // what is due stays unknown
   const bool found = !turn.leased.empty();
   wants_solitude_ = turn.wants_solitude;
   look_now_ = (found && turn.more) || turn.wants_solitude;

@@ -59,6 +59,23 @@ TEST_CASE("a charging circuit asks for a row to probe with only when a probe may
   CHECK(world.store.asked_for_a_probe());
 }
 
+TEST_CASE("a charging circuit turns away one batch a poll, not the backlog at once") {
+  RelayOptions options;
+  options.breaker.while_open = WhileOpen::charge;
+  options.breaker.consecutive_failures = 1;
+  options.batch_size = 10;
+  World world(options);
+  world.publisher.capacity = 1;
+  world.add_rows(1000);
+  world.run_for(10ms);
+  world.publisher.answer(Outcome::transport);
+  world.run_for(100ms);
+  const std::size_t before = world.recorder.short_circuited;
+  world.run_for(5s);
+  CHECK(world.recorder.short_circuited - before >= 40);
+  CHECK(world.recorder.short_circuited - before <= 60);
+}
+
 TEST_CASE("just after a break retries get no share of the small window while it grows") {
   World world;
   world.publisher.capacity = 5;
@@ -148,8 +165,10 @@ TEST_CASE(
   world.add_rows(5);
   world.run_for(59s);
   CHECK(world.publisher.sent.size() == sent);
-  world.add_rows(2);
-  world.run_for(2s);
+  for (int i = 0; i < 4; ++i) {
+    world.add_rows(1);
+    world.run_for(1s);
+  }
   CHECK(world.publisher.sent.size() == sent + 1);
   world.publisher.answer(Outcome::confirmed);
   world.run_for(10ms);

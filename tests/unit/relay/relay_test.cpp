@@ -155,6 +155,28 @@ TEST_CASE("a dead head blocks its key, or is passed, as configured") {
   }
 }
 
+TEST_CASE("a travelling row leased anew is not given back with those that waited behind it") {
+  World world(by_key());
+  world.add_rows(2, "a");
+  world.run_for(10ms);
+  const Message travelling = *world.publisher.waiting.front().message;
+  world.store.next = [&](const TurnRequest& request) {
+    world.store.rows.push_back(travelling);
+    Turn turn = world.store.commit(request);
+    turn.leases_lost = true;
+    return turn;
+  };
+  world.relay->hint();
+  world.step();
+  world.store.next = nullptr;
+  world.run_for(100ms);
+  CHECK(world.store.count(Verdict::released) == 1);
+  CHECK(world.publisher.sent.size() == 1);
+  world.publisher.answer(Outcome::confirmed);
+  world.run_for(100ms);
+  CHECK(world.store.count(Verdict::delivered) == 1);
+}
+
 TEST_CASE("a turn of unknown outcome is repeated with its number and settlements, then the rest") {
   World world;
   world.add_rows(2);

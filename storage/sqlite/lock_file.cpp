@@ -78,7 +78,7 @@ LockFile::LockFile(const std::string& database_path) {
 }
 
 void LockFile::remove() {
-  if (held() && identity_of(path_) == identity_) ::unlink(path_.c_str());
+  if (in_place()) ::unlink(path_.c_str());
 }
 
 std::optional<DeadLock> DeadLock::obtain(const std::string& path, FileIdentity identity) {

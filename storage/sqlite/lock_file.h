@@ -39,6 +39,8 @@ class LockFile {
   LockFile& operator=(const LockFile&) = delete;
 
   bool held() const { return handle_.open(); }
+  // Whether others still find it.
+  bool in_place() const { return held() && identity_of(path_) == identity_; }
   const std::string& name() const { return name_; }
   FileIdentity identity() const { return identity_; }
   // After a clean end.

@@ -209,7 +209,9 @@ Scene SqliteStore::scene(std::size_t limit, Time now) {
 
 Turn SqliteStore::write(const TurnRequest& request, std::vector<Ended>& ended, Time called) {
   last_written_ = request.number;
-  if (!identity_.lock) identity_.lock = std::make_unique<LockFile>(path_);
+  if (!identity_.registered && !(identity_.lock && identity_.lock->in_place())) {
+    identity_.lock = std::make_unique<LockFile>(path_);
+  }
   std::vector<Settlement> rest;
   if (!done_.empty()) rest = without_done(request.settlements);
   std::span<const Settlement> settlements =
@@ -282,7 +284,9 @@ Turn SqliteStore::write_once(const Work& work) {
   pace_.held(ended - begun, ended - committing);
   turn.rest = pace_.rest(work.called, ended - begun);
   committed(work, turn);
-  if (work.final) load(work, picked, turn);
+  if (!work.final) return turn;
+  load(work, picked, turn);
+  turn.leases_lost = std::exchange(leases_lost_, false);
   return turn;
 }
 
@@ -374,7 +378,6 @@ void SqliteStore::committed(const Work& work, Turn& turn) {
   turn.circuit_held = circuit_held_;
   identity_.registered = true;
   done_.clear();
-  turn.leases_lost = std::exchange(leases_lost_, false);
   for (Ended& ended : *work.ended) {
     if (ended.lock) ended.lock->remove_file();
   }

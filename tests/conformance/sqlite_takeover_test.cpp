@@ -149,6 +149,19 @@ TEST_CASE("a retired relay leaves nothing behind") {
   }
 }
 
+TEST_CASE("a relay that goes on after retire() shows a sign of life again") {
+  SqliteFixture fixture;
+  fixture.insert({.id = "a"});
+  Client relay(fixture);
+  committed(relay.turn());
+  relay.store().retire();
+  REQUIRE(ids_of(committed(relay.turn())) == Ids{"a"});
+  CHECK(std::filesystem::exists(only_lock_file(fixture)));
+  relay.die();
+  Client other(fixture);
+  CHECK(ids_of(committed(other.turn())) == Ids{"a"});
+}
+
 TEST_CASE("the end of another relay rings the bell, and its rows move without a wait") {
   SqliteFixture fixture;
   fixture.insert({.id = "a"});

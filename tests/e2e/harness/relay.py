@@ -83,6 +83,7 @@ class Relay:
             file.write(to_yaml(self.settings) + "\n")
 
     def start(self, wait=True, seconds=10):
+        assert not self.running(), f"{self.name} runs already"
         identity = {"user": self.user, "group": "nogroup", "extra_groups": []} if self.user else {}
         with open(self.log_path, "ab") as log, open(self.out_path, "ab") as out:
             self.process = subprocess.Popen(

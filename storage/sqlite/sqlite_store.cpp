@@ -448,6 +448,8 @@ void SqliteStore::retire() {
       identity_.lock->remove();
       identity_.registered = false;
       identity_.incarnation = new_incarnation();
+      last_look_.reset();
+      session_->selector.start_over();
       return;
     } catch (const Busy&) {
       if (HoldClock::now() >= give_up) return;

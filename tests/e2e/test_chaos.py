@@ -19,7 +19,7 @@ from harness.world import wait_processed
 pytestmark = pytest.mark.skipif(not os.environ.get("OUTBOX_PROOF"),
                                 reason="minutes of random faults: `make proof` runs them")
 
-SECONDS = 300
+SECONDS = float(os.environ.get("OUTBOX_CHAOS_SECONDS", "300"))
 SEED = int(os.environ.get("OUTBOX_SEED", "1"))
 CONNECTIONS = 3
 SETTINGS = {

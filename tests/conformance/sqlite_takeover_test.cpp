@@ -136,6 +136,18 @@ TEST_CASE("leases of an earlier boot are void, unless somebody visibly holds the
   CHECK(ids_of(committed(relay.turn())) == Ids{"a"});
 }
 
+TEST_CASE("a late confirmation leaves no lease behind") {
+  SqliteFixture fixture;
+  fixture.insert({.id = "a"});
+  Client slow(fixture);
+  Client other(fixture);
+  const Turn leased = committed(slow.turn());
+  fixture.advance(31s);
+  REQUIRE(committed(other.turn()).leased.size() == 1);
+  committed(slow.settle({delivered(leased.leased.at(0))}));
+  CHECK(fixture.number("SELECT count(*) FROM outbox_relay_leases") == 0);
+}
+
 TEST_CASE("a retired relay leaves nothing behind") {
   SqliteFixture fixture;
   fixture.insert({.id = "a"});

@@ -141,6 +141,19 @@ TEST_CASE("by key: nothing overtakes a head that waits for its retry") {
   CHECK(ids_of(done(relay.turn())) == Ids{"a1", "a2", "a3"});
 }
 
+TEST_CASE("by key: a late confirmation of the head frees its followers at once") {
+  Outbox outbox;
+  outbox.insert_keyed("a1", "a");
+  outbox.insert_keyed("a2", "a");
+  Client relay(*outbox.fixture);
+  relay.request.ordering = Ordering::key;
+  const Turn turn = done(relay.turn());
+  REQUIRE(turn.leased.size() == 2);
+  const Turn waiting = done(relay.turn({retry(turn.leased[0], 1h), released(turn.leased[1])}));
+  CHECK(waiting.leased.empty());
+  CHECK(ids_of(done(relay.turn({delivered(turn.leased[0])}))) == Ids{"a2"});
+}
+
 TEST_CASE("by key: a dead head blocks its key, or is passed if that is asked for") {
   Outbox outbox;
   outbox.insert_keyed("a1", "a");

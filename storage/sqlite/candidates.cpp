@@ -18,14 +18,18 @@ constexpr auto kClockSlack = std::chrono::minutes{1};
 constexpr auto kDelayMax = std::chrono::hours{25};  // where the delay is not known
 
 // What every candidate is read from. Neither typeof() nor length() of a blob reads the payload.
-std::string candidate_columns(const Sql& sql, const std::string& due) {
+std::string own_columns(const Sql& sql) {
   const Columns& c = sql.mapping().columns;
   const std::string payload = sql.column(c.payload);
+  return fmt::format("{}, {}, {}, {}, CASE typeof({}) WHEN 'blob' THEN length({}) END",
+                     sql.row_key(), sql.order(), sql.column(c.not_before),
+                     sql.column(c.ordering_key), payload, payload);
+}
+
+std::string candidate_columns(const Sql& sql, const std::string& due) {
   return fmt::format(
-      "{}, {}, {}, {}, CASE typeof({}) WHEN 'blob' THEN length({}) END, l.incarnation, r.state, "
-      "r.takeovers, r.row_key IS NOT NULL, {}, r.last_delay_ms",
-      sql.row_key(), sql.order(), sql.column(c.not_before), sql.column(c.ordering_key), payload,
-      payload, due);
+      "{}, l.incarnation, r.state, r.takeovers, r.row_key IS NOT NULL, {}, r.last_delay_ms",
+      own_columns(sql), due);
 }
 
 std::string due_column(const Sql& sql) { return sql.column(sql.mapping().columns.next_attempt); }
@@ -43,13 +47,18 @@ std::string side_sql(const Sql& sql, const std::string& index, const std::string
       candidate_columns(sql, "r.due"), index, sql.table(), sql.row_key(), rest);
 }
 
-Candidate read(const Query::Rows& rows) {
+Candidate read_own(const Query::Rows& rows) {
   Candidate candidate;
   candidate.row = rows.integer(0);
   candidate.order = rows.integer(1);
   candidate.not_before = rows.maybe_text(2);
   candidate.key = rows.maybe_text(3);
   if (!rows.null(4)) candidate.payload_size = static_cast<std::uint64_t>(rows.integer(4));
+  return candidate;
+}
+
+Candidate read(const Query::Rows& rows) {
+  Candidate candidate = read_own(rows);
   candidate.holder = rows.maybe_integer(5);
   candidate.noted = rows.integer(8) != 0;
   candidate.due = rows.maybe_text(9);
@@ -64,6 +73,14 @@ Candidate read(const Query::Rows& rows) {
 
 Candidates::Candidates(Connection& connection, const Sql& sql, std::string outbox)
     : outbox_(std::move(outbox)),
+      keys_in_order_(sql.mapping().row_key == sql.mapping().order),
+      unmarked_(connection.database(),
+                fmt::format("SELECT {0} FROM {1} WHERE {2} AND {3} > ?1 ORDER BY {3} LIMIT ?2",
+                            own_columns(sql), sql.from_pending(), sql.is_pending(), sql.order())),
+      lease_beyond_(connection.database(),
+                    "SELECT 1 FROM outbox_relay_leases WHERE outbox = ?1 AND row_key > ?2 LIMIT 1"),
+      side_beyond_(connection.database(),
+                   "SELECT 1 FROM outbox_relay_rows WHERE outbox = ?1 AND row_key > ?2 LIMIT 1"),
       pending_(connection.database(),
                outbox_sql(sql, sql.from_pending(),
                           fmt::format("{0} AND {1} > ?2 ORDER BY {1} LIMIT ?3", sql.is_pending(),
@@ -147,12 +164,14 @@ void Candidates::walk_fresh(const std::function<bool()>& enough, const Visitor& 
   if (enough()) return;
   apply_turn_back();
   fresh_.leave_end();
-  auto rows = pending_.rows(outbox_, fresh_position_, budget_);
+  const bool unmarked = all_unmarked_beyond(fresh_position_);
+  auto rows = unmarked ? unmarked_.rows(fresh_position_, budget_)
+                       : pending_.rows(outbox_, fresh_position_, budget_);
   std::size_t seen = 0;
   while (rows.next()) {
     if (enough()) return;
     ++seen;
-    const Candidate candidate = read(rows);
+    const Candidate candidate = unmarked ? read_own(rows) : read(rows);
     const bool elsewhere = candidate.side_state && candidate.side_state != state::kPending;
     const Step step = elsewhere ? Step::passed : visit(candidate);
     if (step == Step::halt) return;
@@ -162,6 +181,16 @@ void Candidates::walk_fresh(const std::function<bool()>& enough, const Visitor& 
   if (seen == budget_) return;  // the next walk goes on
   fresh_.reach_end();
   fresh_seen_ = true;
+}
+
+// Mostly nobody has leased or noted any row behind the position. To know it once spares looking
+// each row up in two tables.
+bool Candidates::all_unmarked_beyond(std::int64_t position) {
+  if (!keys_in_order_) return false;
+  auto leases = lease_beyond_.rows(outbox_, position);
+  if (leases.next()) return false;
+  auto sides = side_beyond_.rows(outbox_, position);
+  return !sides.next();
 }
 
 void Candidates::walk_due(const std::function<bool()>& enough, const Visitor& visit) {

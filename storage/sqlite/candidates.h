@@ -80,6 +80,7 @@ class Candidates {
   };
   enum class Due { now, later, later_as_all_after };
 
+  bool all_unmarked_beyond(std::int64_t position);
   void walk_beside(const std::function<bool()>& enough, const Visitor& visit);
   void walk_odd(const std::function<bool()>& enough, const Visitor& visit);
   void walk_index(const std::function<bool()>& enough, const Visitor& visit);
@@ -88,6 +89,10 @@ class Candidates {
   void apply_turn_back();
 
   std::string outbox_;
+  const bool keys_in_order_;  // a row's key is its place
+  Query unmarked_;
+  Query lease_beyond_;
+  Query side_beyond_;
   Query pending_;
   Query failed_;
   Query dueless_;

@@ -104,6 +104,10 @@ bool is_utf8(std::string_view bytes) {
     const auto byte = [&](std::size_t offset) {
       return static_cast<unsigned char>(bytes[i + offset]);
     };
+    if (byte(0) < 0x80) {  // most of what is written
+      ++i;
+      continue;
+    }
     const CharacterForm form = form_of(byte(0));
     if (form.length == 0 || form.length > bytes.size() - i) return false;
     if (form.length > 1 && (byte(1) < form.second_min || byte(1) > form.second_max)) return false;

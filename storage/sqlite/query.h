@@ -29,7 +29,8 @@ class Query {
     std::int64_t integer(int index) const { return column(index).getInt64(); }
     std::string text(int index) const { return column(index).getString(); }
     std::optional<std::string> maybe_text(int index) const {
-      return null(index) ? std::nullopt : std::optional(text(index));
+      const SQLite::Column value = column(index);
+      return value.isNull() ? std::nullopt : std::optional(value.getString());
     }
     std::optional<std::int64_t> maybe_integer(int index) const {
       return null(index) ? std::nullopt : std::optional(integer(index));

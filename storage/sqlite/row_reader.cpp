@@ -57,12 +57,13 @@ class Defects {
 // A text fit to be an attribute of a message.
 std::optional<std::string> attribute(const Query::Rows& rows, int index, const std::string& column,
                                      Defects& defects) {
-  if (rows.null(index)) return std::nullopt;
-  if (rows.column(index).isBlob()) {
+  const SQLite::Column value = rows.column(index);
+  if (value.isNull()) return std::nullopt;
+  if (value.isBlob()) {
     defects.add(column, "holds a BLOB, not a text");
     return std::nullopt;
   }
-  std::string text = rows.text(index);
+  std::string text = value.getString();
   if (text.find('\0') != std::string::npos) {
     defects.add(column, fmt::format("holds a NUL at byte {}", text.find('\0') + 1));
     return std::nullopt;

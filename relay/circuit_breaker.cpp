@@ -205,7 +205,6 @@ void CircuitBreaker::become(Time now, CircuitState next, std::string why) {
   state_ = next;
   ++generation_;
   probes_good_ = 0;
-  if (next == CircuitState::open || next == CircuitState::isolated) last_opened_ = now;
   if (next == CircuitState::closed) last_closed_ = now;
 }
 

@@ -85,10 +85,8 @@ class CircuitBreaker {
   std::optional<Time> next_event() const;
   // The oldest transition not yet taken, if any: for the observer. Call until it gives nothing.
   std::optional<CircuitChange> take_change();
-  // When the circuit last became Open or Isolated, from whatever state; absent if it never did.
-  std::optional<Time> last_opened() const { return last_opened_; }
   // Whether the circuit is Closed and was at every moment since `since`. The outage guard's
-  // question; last_opened() alone can't answer it for a time at which the circuit was half-open.
+  // question.
   bool closed_since(Time since) const;
 
  private:
@@ -125,7 +123,6 @@ class CircuitBreaker {
   std::vector<Probe> probes_out_;  // of all generations, in the order of their deadlines
   std::uint32_t probes_sent_ = 0;
   std::uint32_t probes_good_ = 0;  // of this generation
-  std::optional<Time> last_opened_;
   std::optional<Time> last_closed_;
   std::deque<CircuitChange> changes_;
 };

@@ -61,7 +61,12 @@ std::string_view value_of(const Message& message, std::string_view placeholder) 
   return header_value(message, placeholder.substr(kHeaderPrefix.size()));
 }
 
-std::string in_braces(std::string_view placeholder) { return "{" + std::string(placeholder) + "}"; }
+std::string in_braces(std::string_view placeholder) {
+  std::string text(1, '{');
+  text += placeholder;
+  text += '}';
+  return text;
+}
 
 Routed render(const std::string& text, const Message& message) {
   Routed routed;

@@ -61,7 +61,7 @@ HttpClient::HttpClient(const Endpoint& endpoint, const PublisherSettings& settin
                        Resolver& resolver, const Clock& clock)
     : ClientImpl(endpoint.host, endpoint.port),
       clock_(clock),
-      connection_(endpoint, tls, resolver, clock),
+      connection_(tls, resolver, clock),
       credentials_(settings) {
   set_keep_alive(true);
   set_follow_location(false);

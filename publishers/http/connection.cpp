@@ -50,9 +50,8 @@ void Descriptor::reset(int value) {
   value_ = value;
 }
 
-Connection::Connection(const Endpoint& endpoint, TlsContext* tls, Resolver& resolver,
-                       const Clock& clock)
-    : endpoint_(endpoint), tls_(tls), resolver_(resolver), clock_(clock) {}
+Connection::Connection(TlsContext* tls, Resolver& resolver, const Clock& clock)
+    : tls_(tls), resolver_(resolver), clock_(clock) {}
 
 void Connection::begin_attempt(Time deadline) {
   deadline_ = deadline;

@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 
-#include "publishers/http/endpoint.h"
 #include "publishers/http/resolver.h"
 #include "publishers/http/tls.h"
 #include "relay/clock.h"
@@ -39,7 +38,7 @@ class Descriptor {
 class Connection {
  public:
   // `tls` is null for plain HTTP. All references outlive the connection.
-  Connection(const Endpoint& endpoint, TlsContext* tls, Resolver& resolver, const Clock& clock);
+  Connection(TlsContext* tls, Resolver& resolver, const Clock& clock);
 
   void begin_attempt(Time deadline);
   bool open();
@@ -74,7 +73,6 @@ class Connection {
   bool within_limits(std::string_view bytes);
   bool fail(std::string error);
 
-  const Endpoint& endpoint_;
   TlsContext* const tls_;
   Resolver& resolver_;
   const Clock& clock_;

@@ -44,7 +44,7 @@ void PublicationQueue::recall() {
     const std::lock_guard lock(mutex_);
     std::swap(unsent, waiting_);
   }
-  cancel(std::move(unsent), "called back before it began");
+  cancel(unsent, "called back before it began");
 }
 
 void PublicationQueue::close() {
@@ -55,10 +55,10 @@ void PublicationQueue::close() {
     std::swap(unsent, waiting_);
   }
   changed_.notify_all();
-  cancel(std::move(unsent), "the publisher was closed");
+  cancel(unsent, "the publisher was closed");
 }
 
-void PublicationQueue::cancel(std::deque<Publication> unsent, const char* why) {
+void PublicationQueue::cancel(const std::deque<Publication>& unsent, const char* why) {
   for (const Publication& publication : unsent) {
     Receipt receipt;
     receipt.ticket = publication.ticket;

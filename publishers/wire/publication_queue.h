@@ -34,7 +34,7 @@ class PublicationQueue {
   void close();
 
  private:
-  void cancel(std::deque<Publication> unsent, const char* why);
+  void cancel(const std::deque<Publication>& unsent, const char* why);
 
   const std::size_t limit_;
   ReceiptSink& sink_;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
@@ -89,6 +91,17 @@ CharacterForm form_of(unsigned char lead) {
   return {};
 }
 
+// How many bytes there are, in whole words, before the first one that is not ASCII.
+std::size_t ascii_prefix(std::string_view bytes) {
+  std::uint64_t word = 0;
+  std::size_t i = 0;
+  for (; i + sizeof(word) <= bytes.size(); i += sizeof(word)) {
+    std::memcpy(&word, bytes.data() + i, sizeof(word));
+    if ((word & 0x8080808080808080ULL) != 0) break;
+  }
+  return i;
+}
+
 }  // namespace
 
 std::optional<std::string> parse_headers(std::string_view json, std::vector<Header>& headers) {
@@ -99,7 +112,7 @@ std::optional<std::string> parse_headers(std::string_view json, std::vector<Head
 }
 
 bool is_utf8(std::string_view bytes) {
-  std::size_t i = 0;
+  std::size_t i = ascii_prefix(bytes);
   while (i < bytes.size()) {
     const auto byte = [&](std::size_t offset) {
       return static_cast<unsigned char>(bytes[i + offset]);

@@ -45,7 +45,7 @@ class Query {
   // Starts a SELECT with these values for ?1, ?2, ...
   template <class... Values>
   Rows rows(const Values&... values) {
-    bind_all(values...);
+    bind_all(Texts::copied, values...);
     return Rows(statement_);
   }
 
@@ -54,35 +54,41 @@ class Query {
   int run(const Values&... values) {
     // Reset also when it fails: a BEGIN that met a lock would else count as running, and nothing on
     // this connection could be committed any more.
-    Rows running = rows(values...);
+    bind_all(Texts::lent, values...);
+    Rows running(statement_);
     while (running.next()) {
     }
     return statement_.getChanges();
   }
 
  private:
+  // Lent ones must stay where they are until the statement has ended.
+  enum class Texts { copied, lent };
+
   template <class... Values>
-  void bind_all(const Values&... values) {
+  void bind_all([[maybe_unused]] Texts texts, const Values&... values) {
     statement_.tryReset();
     int index = 0;
-    (bind(++index, values), ...);
+    (bind(texts, ++index, values), ...);
   }
 
   template <class Value>
-  void bind(int index, const Value& value) {
+  void bind(Texts texts, int index, const Value& value) {
     if constexpr (std::is_same_v<Value, std::nullopt_t>) {
       statement_.bind(index);
     } else if constexpr (std::is_integral_v<Value>) {
       statement_.bind(index, static_cast<std::int64_t>(value));
+    } else if constexpr (std::is_same_v<Value, std::string>) {
+      texts == Texts::lent ? statement_.bindNoCopy(index, value) : statement_.bind(index, value);
     } else {
       statement_.bind(index, value);
     }
   }
 
   template <class Value>
-  void bind(int index, const std::optional<Value>& value) {
+  void bind(Texts texts, int index, const std::optional<Value>& value) {
     if (value) {
-      bind(index, *value);
+      bind(texts, index, *value);
     } else {
       statement_.bind(index);
     }

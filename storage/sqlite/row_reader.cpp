@@ -14,16 +14,45 @@ namespace {
 
 // No other column may hold more than this, so that a row takes a bounded amount of memory.
 constexpr std::uint64_t kValueBytesMax = 1u << 20;
+constexpr int kRowKey = 11;  // the column of it
 
-std::string read_sql(const Sql& sql) {
+// Rows found by few others between them are read in one pass.
+constexpr std::size_t kSparseness = 2;
+
+std::string read_sql(const Sql& sql, const std::string& payload, const std::string& where) {
   const Columns& c = sql.mapping().columns;
-  return fmt::format(
-      "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, CASE WHEN ?2 THEN {} END FROM {} AS o "
-      "WHERE {} = ?1",
-      sql.column(c.id), sql.column(c.event_type), sql.column(c.ordering_key),
-      sql.column(c.destination), sql.column(c.content_type), sql.column(c.traceparent),
-      sql.column(c.headers), sql.column(c.occurred_on), sql.column(c.not_before),
-      sql.column(c.retry_count), sql.column(c.payload), sql.table(), sql.row_key());
+  return fmt::format("SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {} FROM {} AS o WHERE {}",
+                     sql.column(c.id), sql.column(c.event_type), sql.column(c.ordering_key),
+                     sql.column(c.destination), sql.column(c.content_type),
+                     sql.column(c.traceparent), sql.column(c.headers), sql.column(c.occurred_on),
+                     sql.column(c.not_before), sql.column(c.retry_count), payload, sql.row_key(),
+                     sql.table(), where);
+}
+
+std::string one_sql(const Sql& sql) {
+  const std::string payload = sql.column(sql.mapping().columns.payload);
+  return read_sql(sql, fmt::format("CASE WHEN ?2 THEN {} END", payload),
+                  fmt::format("{} = ?1", sql.row_key()));
+}
+
+std::string run_sql(const Sql& sql) {
+  return read_sql(sql, sql.column(sql.mapping().columns.payload),
+                  fmt::format("{0} BETWEEN ?1 AND ?2 ORDER BY {0}", sql.row_key()));
+}
+
+bool is_too_big(const SQLite::Exception& error) {
+  return (error.getErrorCode() & 0xff) == SQLITE_TOOBIG;
+}
+
+// Whether these rows lie close together in the table, and all of them may be loaded.
+bool is_run(std::span<const Picked> rows, std::uint64_t payload_max) {
+  const auto ascending = [](const Picked& one, const Picked& other) { return one.row < other.row; };
+  const auto loads = [=](const Picked& picked) { return picked.payload_size <= payload_max; };
+  if (!std::is_sorted(rows.begin(), rows.end(), ascending)) return false;
+  if (!std::all_of(rows.begin(), rows.end(), loads)) return false;
+  const auto width = static_cast<std::uint64_t>(rows.back().row) -
+                     static_cast<std::uint64_t>(rows.front().row);
+  return width < kSparseness * rows.size();
 }
 
 // While it lives, SQLite fails to read a larger value instead of taking the memory for it.
@@ -64,8 +93,9 @@ std::optional<std::string> attribute(const Query::Rows& rows, int index, const s
     return std::nullopt;
   }
   std::string text = value.getString();
-  if (text.find('\0') != std::string::npos) {
-    defects.add(column, fmt::format("holds a NUL at byte {}", text.find('\0') + 1));
+  const std::size_t nul = text.find('\0');
+  if (nul != std::string::npos) {
+    defects.add(column, fmt::format("holds a NUL at byte {}", nul + 1));
     return std::nullopt;
   }
   if (!is_utf8(text)) {
@@ -77,9 +107,9 @@ std::optional<std::string> attribute(const Query::Rows& rows, int index, const s
 
 std::string required(const Query::Rows& rows, int index, const std::string& column,
                      Defects& defects) {
-  const auto text = attribute(rows, index, column, defects);
-  if (!text || text->empty()) defects.add(column, "is empty");
-  return text.value_or("");
+  std::string text = attribute(rows, index, column, defects).value_or("");
+  if (text.empty()) defects.add(column, "is empty");
+  return text;
 }
 
 }  // namespace
@@ -92,7 +122,8 @@ RowReader::RowReader(Connection& connection, const Sql& sql, std::string outbox,
       clocks_(clocks),
       columns_(sql.mapping().columns),
       sizes_(connection, sql.mapping().table, sql.mapping().columns.payload),
-      read_(connection.database(), read_sql(sql)),
+      one_(connection.database(), one_sql(sql)),
+      run_(connection.database(), run_sql(sql)),
       times_(connection),
       leased_(connection.database(),
               "SELECT row_key, alone, noted FROM outbox_relay_leases "
@@ -101,18 +132,46 @@ RowReader::RowReader(Connection& connection, const Sql& sql, std::string outbox,
 Loaded RowReader::load(const std::vector<Picked>& rows, LeaseId lease, std::uint64_t payload_max) {
   Loaded loaded;
   if (rows.empty()) return loaded;
-  loaded.messages.reserve(rows.size());
   const ValueLimit limit(connection_, std::max(payload_max, kValueBytesMax));
   Transaction snapshot(connection_, Transaction::Kind::read);
+  loaded.messages.reserve(rows.size());
+  if (!is_run(rows, payload_max) || !load_run(rows, lease, loaded)) {
+    loaded = {};
+    load_each(rows, lease, payload_max, loaded);
+  }
+  snapshot.commit();
+  return loaded;
+}
+
+// False if a value is too large to be read: which one, only reading row by row tells.
+bool RowReader::load_run(std::span<const Picked> rows, LeaseId lease, Loaded& loaded) {
+  auto found = run_.rows(rows.front().row, rows.back().row);
+  auto next = rows.begin();
+  try {
+    while (next != rows.end() && found.next()) {
+      const std::int64_t row = found.integer(kRowKey);
+      for (; next != rows.end() && next->row < row; ++next) loaded.vanished.push_back(next->row);
+      if (next == rows.end() || next->row != row) continue;
+      loaded.messages.push_back(complete(read_columns(found, *next), *next, lease));
+      ++next;
+    }
+  } catch (const SQLite::Exception& error) {
+    if (is_too_big(error)) return false;
+    throw;
+  }
+  for (; next != rows.end(); ++next) loaded.vanished.push_back(next->row);
+  return true;
+}
+
+void RowReader::load_each(std::span<const Picked> rows, LeaseId lease, std::uint64_t payload_max,
+                          Loaded& loaded) {
   for (const Picked& picked : rows) {
-    if (auto message = read(picked, lease, payload_max)) {
-      loaded.messages.push_back(std::move(*message));
+    if (auto message = read(picked, payload_max)) {
+      loaded.messages.push_back(complete(std::move(*message), picked, lease));
     } else {
       loaded.vanished.push_back(picked.row);
     }
   }
-  snapshot.commit();
-  return loaded;
 }
 
 std::vector<Picked> RowReader::leased_under(std::int64_t incarnation, LeaseId epoch) {
@@ -131,18 +190,21 @@ std::vector<Picked> RowReader::leased_under(std::int64_t incarnation, LeaseId ep
   return result;
 }
 
-std::optional<Message> RowReader::read(const Picked& picked, LeaseId lease,
-                                       std::uint64_t payload_max) {
-  Message message;
+std::optional<Message> RowReader::read(const Picked& picked, std::uint64_t payload_max) {
   try {
-    auto rows = read_.rows(picked.row, picked.payload_size <= payload_max ? 1 : 0);
+    auto rows = one_.rows(picked.row, picked.payload_size <= payload_max ? 1 : 0);
     if (!rows.next()) return std::nullopt;
-    message = read_columns(rows, picked);
+    return read_columns(rows, picked);
   } catch (const SQLite::Exception& error) {
-    if ((error.getErrorCode() & 0xff) != SQLITE_TOOBIG) throw;
+    if (!is_too_big(error)) throw;
+    Message message;
     message.defect = fmt::format("a column holds more than {} bytes", kValueBytesMax);
     message.payload_size = picked.payload_size;
+    return message;
   }
+}
+
+Message RowReader::complete(Message message, const Picked& picked, LeaseId lease) {
   message.row = to_row_id(picked.row, message.id);
   message.lease = lease;
   message.alone = picked.alone;
@@ -178,10 +240,10 @@ Message RowReader::read_columns(const Query::Rows& rows, const Picked& picked) {
 }
 
 void RowReader::read_times(const Query::Rows& rows, Message& message) {
-  const std::string occurred = rows.text(7);
+  std::string occurred = rows.text(7);
   const auto time = times_.read(occurred);
   if (time) {
-    message.occurred_on = is_rfc3339_utc(occurred) ? occurred : to_text(*time);
+    message.occurred_on = has_rfc3339_form(occurred) ? std::move(occurred) : to_text(*time);
     message.age = std::max<Duration>(clocks_.wall() - *time, Duration{0});
   } else if (!message.defect) {
     message.defect = fmt::format("column {}: holds no time", columns_.occurred_on);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,11 @@ class RowReader {
   std::vector<Picked> leased_under(std::int64_t incarnation, LeaseId epoch);
 
  private:
-  std::optional<Message> read(const Picked& picked, LeaseId lease, std::uint64_t payload_max);
+  bool load_run(std::span<const Picked> rows, LeaseId lease, Loaded& loaded);
+  void load_each(std::span<const Picked> rows, LeaseId lease, std::uint64_t payload_max,
+                 Loaded& loaded);
+  std::optional<Message> read(const Picked& picked, std::uint64_t payload_max);
+  Message complete(Message message, const Picked& picked, LeaseId lease);
   Message read_columns(const Query::Rows& rows, const Picked& picked);
   void read_times(const Query::Rows& rows, Message& message);
   void read_history(const Picked& picked, Message& message);
@@ -42,7 +47,8 @@ class RowReader {
   const Clocks& clocks_;
   Columns columns_;
   SizeProbe sizes_;
-  Query read_;
+  Query one_;
+  Query run_;
   TimeReader times_;
   Query leased_;
 };

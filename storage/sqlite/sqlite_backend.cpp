@@ -1,3 +1,5 @@
+#include <sqlite3.h>
+
 #include "relay/backends.h"
 #include "storage/sqlite/schema.h"
 #include "storage/sqlite/sqlite_desk.h"
@@ -31,6 +33,9 @@ std::string apply_ddl(const StoreSettings& settings) {
 }  // namespace
 
 void add_sqlite_store(Backends& backends) {
+  // Nobody asks SQLite how much memory it uses, and counting it takes a lock at each allocation.
+  // Without effect once SQLite is in use.
+  sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
   StoreBackend backend;
   backend.check = check;
   backend.open_store = [](const StoreSettings& settings, const Clock& clock, Bell& bell) {

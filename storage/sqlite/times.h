@@ -43,7 +43,7 @@ std::string to_text(WallTime time);
 // with Z, an offset or neither (UTC). Nothing if it is none of these.
 std::optional<WallTime> parse_time(std::string_view text);
 
-// Whether `text` is already RFC 3339 in UTC ("...T...Z").
-bool is_rfc3339_utc(std::string_view text);
+// Whether a text that parse_time() understands is RFC 3339 in UTC as it stands ("...T...Z").
+bool has_rfc3339_form(std::string_view text);
 
 }  // namespace outbox::sqlite

@@ -17,8 +17,9 @@ namespace {
 constexpr unsigned kDirectoryEvents = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE |
                                       IN_ATTRIB | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF |
                                       IN_ONLYDIR;
-// How long after a ring the next may follow: events that pile up meanwhile are one hint.
-constexpr auto kQuietTime = std::chrono::microseconds{300};
+// How long after a ring the next may follow: events that pile up meanwhile are one hint, those of
+// the turn that the ring has caused among them.
+constexpr auto kQuietTime = std::chrono::milliseconds{1};
 // How often a missing folder is looked for.
 constexpr auto kRetryTime = std::chrono::seconds{1};
 

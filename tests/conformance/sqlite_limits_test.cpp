@@ -124,6 +124,51 @@ TEST_CASE("a value too large in another column is a defect, not a load") {
   CHECK_FALSE(turn.leased[1].defect.has_value());
 }
 
+Ids payloads_of(const Turn& turn) {
+  Ids result;
+  for (const Message& message : turn.leased) result.push_back(message.payload);
+  return result;
+}
+
+TEST_CASE("rows deleted after they were leased are left out, wherever they stood") {
+  for (const auto& [gone, rest] :
+       {std::pair<std::string, Ids>{"a", {"b", "c"}}, {"b", {"a", "c"}}, {"c", {"a", "b"}}}) {
+    CAPTURE(gone);
+    SqliteFixture fixture;
+    for (const char* id : {"a", "b", "c"}) fixture.insert({.id = id, .payload = id});
+    Client relay(fixture);
+    REQUIRE(committed(relay.turn()).leased.size() == 3);
+    fixture.remove(gone);
+    // Asked again, as after a connection that broke at the commit, the rows are read again.
+    CHECK(payloads_of(committed(relay.repeat())) == rest);
+    committed(relay.settle({}));
+    CHECK(fixture.number("SELECT count(*) FROM outbox_relay_leases") == 2);
+  }
+}
+
+TEST_CASE("leased rows keep their contents whatever lies between them") {
+  for (const char* between : {"'Processed', 'no'", "'DeadLettered', zeroblob(50000000)"}) {
+    CAPTURE(between);
+    SqliteFixture fixture;
+    fixture.insert({.id = "a", .payload = "first"});
+    fixture.application().exec(
+        std::string("INSERT INTO outbox_messages (id, event_type, status, payload) "
+                    "VALUES ('b', 't', ") +
+        between + ")");
+    fixture.insert({.id = "c", .payload = "last"});
+    fixture.application().exec("UPDATE outbox_messages SET sequence = 900 WHERE sequence = 3");
+    fixture.insert({.id = "d", .payload = "far"});
+    Client relay(fixture);
+    CHECK(payloads_of(committed(relay.lease(2))) == Ids{"first", "last"});
+    CHECK(payloads_of(committed(relay.turn())) == Ids{"far"});
+  }
+  SqliteFixture fixture;
+  for (const char* id : {"a", "b", "c"}) fixture.insert({.id = id, .payload = id});
+  fixture.application().exec("UPDATE outbox_messages SET status = 'Processed' WHERE id = 'b'");
+  Client relay(fixture);
+  CHECK(payloads_of(committed(relay.turn())) == Ids{"a", "c"});
+}
+
 TEST_CASE("a text payload is as good as a blob, byte by byte") {
   SqliteFixture fixture;
   fixture.application().exec(

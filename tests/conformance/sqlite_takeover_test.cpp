@@ -1,6 +1,7 @@
 // How rows move from a relay that has died, and only from one.
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ class OtherProcess {
     REQUIRE(::pipe(leased.data()) == 0);
     pid_ = ::fork();
     if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       Client relay(fixture);
       const char answer = relay.lease(1).leased.size() == 1 ? 'y' : 'n';
       if (::write(leased[1], &answer, 1) != 1) ::_exit(1);

@@ -309,22 +309,6 @@ TEST_CASE("the reason of an opening gives the counts and the last error") {
   CHECK(change->reason == "7 of the last 14 publishes failed, the last one: server busy");
 }
 
-TEST_CASE("the last opening is the last time the circuit became open or isolated") {
-  CircuitBreaker breaker(brittle(1), 1);
-  trip(breaker, at(5));
-  CHECK(breaker.last_opened() == at(5));
-  const Permit probe = breaker.take(at(20));
-  CHECK(breaker.last_opened() == at(5));
-  fail(breaker, at(21), probe);
-  CHECK(breaker.last_opened() == at(21));
-  breaker.on_success(at(37), breaker.take(at(36)));
-  CHECK(breaker.last_opened() == at(21));
-  breaker.isolate(at(50));
-  CHECK(breaker.last_opened() == at(50));
-  breaker.close(at(60));
-  CHECK(breaker.last_opened() == at(50));
-}
-
 TEST_CASE("the circuit was closed since a time only if it was nothing else at or after it") {
   CircuitBreaker breaker(brittle(1), 1);
   CHECK(breaker.closed_since(Time::min()));

@@ -114,7 +114,7 @@ TEST_CASE("a new circuit is closed and allows the whole window") {
   CHECK(breaker.allowance(Time{}, 0) == 0);
   CHECK_FALSE(breaker.next_event());
   CHECK_FALSE(breaker.take_change());
-  CHECK_FALSE(breaker.last_opened());
+  CHECK(breaker.closed_since(Time::min()));
   CHECK_FALSE(breaker.take(Time{}).probe);
 }
 

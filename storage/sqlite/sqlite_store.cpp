@@ -394,7 +394,11 @@ void SqliteStore::load(const Work& work, const std::vector<Picked>& picked, Turn
 
 void SqliteStore::checkpoint_if_needed() {
   Connection& connection = session_->connection;
-  if (connection.wal_bytes() <= settings_.wal_limit) return;
+  if (connection.wal_bytes() <= settings_.wal_limit) {
+    checkpointed_at_.reset();
+    return;
+  }
+  // What a reader still needs stays in the log, however often we try.
   const Time now = clocks_.boot->now();
   if (checkpointed_at_ && now - *checkpointed_at_ < kCheckpointInterval) return;
   checkpointed_at_ = now;

@@ -8,15 +8,15 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 
 #include "storage/sqlite/location.h"
 
 namespace outbox::sqlite {
 namespace {
 
-constexpr unsigned kDirectoryEvents = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE |
-                                      IN_ATTRIB | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF |
-                                      IN_ONLYDIR;
+constexpr std::uint32_t kDirectoryEvents = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE |
+                                           IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
 // How long after a ring the next may follow: events that pile up meanwhile are one hint, those of
 // the turn that the ring has caused among them.
 constexpr auto kQuietTime = std::chrono::milliseconds{1};
@@ -55,11 +55,8 @@ WalWatcher::~WalWatcher() {
 
 void WalWatcher::run() {
   while (true) {
-    if (directory_watch_ < 0) {
-      watch();
-      // What happened before we looked is not told by any event.
-      if (directory_watch_ >= 0) bell_.hint();
-    }
+    if (directory_watch_ < 0) watch_directory();
+    if (directory_watch_ >= 0) watch_database();
     std::array<pollfd, 2> waits{pollfd{inotify_.get(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
     const auto retry = to_timespec(kRetryTime);
     const int ready =
@@ -76,14 +73,45 @@ bool WalWatcher::stop_requested_within(std::chrono::nanoseconds wait) const {
   return ::ppoll(&stop, 1, &time, nullptr) > 0;
 }
 
-void WalWatcher::watch() {
+// What happened before it is watched is not told by any event: hence the hint, here and below.
+void WalWatcher::watch_directory() {
   directory_ = directory_of(database_path_);
   database_name_ = file_name_of(database_path_);
   wal_name_ = database_name_ + "-wal";
   directory_watch_ = ::inotify_add_watch(inotify_.get(), directory_.c_str(), kDirectoryEvents);
   if (directory_watch_ < 0) return;
-  wal_watch_ =
-      ::inotify_add_watch(inotify_.get(), (directory_ + "/" + wal_name_).c_str(), IN_MODIFY);
+  std::error_code error;
+  std::filesystem::directory_iterator entry(directory_, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (is_lock_name(name, database_name_)) watch_lock(name);
+  }
+  peer_changed_ = true;
+  bell_.hint();
+}
+
+void WalWatcher::watch_database() {
+  if (database_watch_ < 0) database_watch_ = watch_file(database_name_, IN_ATTRIB);
+  if (wal_watch_ >= 0) return;
+  wal_watch_ = watch_file(wal_name_, IN_MODIFY | IN_ONESHOT);
+  if (wal_watch_ >= 0) bell_.hint();
+}
+
+// A relay that dies lets go of its lock file, which closes it.
+void WalWatcher::watch_lock(const std::string& name) {
+  const int watch = watch_file(name, IN_CLOSE_WRITE);
+  if (watch >= 0) lock_watches_.insert(watch);
+}
+
+int WalWatcher::watch_file(const std::string& name, std::uint32_t events) {
+  return ::inotify_add_watch(inotify_.get(), (directory_ + "/" + name).c_str(), events);
+}
+
+void WalWatcher::forget_watches() {
+  lock_watches_.insert({directory_watch_, database_watch_, wal_watch_});
+  for (const int watch : lock_watches_) ::inotify_rm_watch(inotify_.get(), watch);
+  lock_watches_.clear();
+  directory_watch_ = database_watch_ = wal_watch_ = -1;
 }
 
 // Empties the queue, else poll() would return at once for ever. True if the relay should look.
@@ -103,35 +131,39 @@ bool WalWatcher::read_events() {
   }
 }
 
-bool WalWatcher::handle(int watch, unsigned mask, const std::string& name) {
+bool WalWatcher::handle(int watch, std::uint32_t mask, const std::string& name) {
+  const bool ended = (mask & IN_IGNORED) != 0;
   if ((mask & IN_Q_OVERFLOW) != 0) {
     peer_changed_ = true;
     return true;
   }
-  if (watch == wal_watch_) {
-    if ((mask & IN_IGNORED) != 0) wal_watch_ = -1;
+  if (watch == wal_watch_ || watch == database_watch_) {
+    if (ended) (watch == wal_watch_ ? wal_watch_ : database_watch_) = -1;
     return true;
   }
-  if (watch != directory_watch_) return false;
-  if ((mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED)) != 0) {
-    if ((mask & IN_IGNORED) == 0) ::inotify_rm_watch(inotify_.get(), directory_watch_);
-    directory_watch_ = -1;
-    return true;
-  }
-  if (is_lock_name(name, database_name_)) {
+  if (lock_watches_.contains(watch)) {
+    if (ended) lock_watches_.erase(watch);
     peer_changed_ = true;
     return true;
   }
-  // Whoever closes the database has written before, and that was told.
-  if ((mask & IN_CLOSE_WRITE) != 0) return false;
-  if (name == wal_name_) {
-    // Set by each process that opens the log.
-    if ((mask & IN_ATTRIB) != 0) return false;
-    wal_watch_ =
-        ::inotify_add_watch(inotify_.get(), (directory_ + "/" + wal_name_).c_str(), IN_MODIFY);
+  return watch == directory_watch_ && handle_entry(mask, name);
+}
+
+// Something was put into the folder or taken out of it, or is the folder itself.
+bool WalWatcher::handle_entry(std::uint32_t mask, const std::string& name) {
+  if ((mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED)) != 0) {
+    forget_watches();
     return true;
   }
-  return name == database_name_;
+  if (is_lock_name(name, database_name_)) {
+    if ((mask & (IN_CREATE | IN_MOVED_TO)) != 0) watch_lock(name);
+    peer_changed_ = true;
+    return true;
+  }
+  // Under the same name there may be another file now.
+  if (name == wal_name_) wal_watch_ = -1;
+  if (name == database_name_) database_watch_ = -1;
+  return name == wal_name_ || name == database_name_;
 }
 
 }  // namespace outbox::sqlite

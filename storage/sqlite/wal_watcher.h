@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -10,9 +12,14 @@
 
 namespace outbox::sqlite {
 
-// Watches the -wal file and its folder by inotify, on a thread of its own. A hint may come before
-// the commit it announces is visible, and our own commits ring, too. Where inotify fails, or the
-// folder is missing, the relay's poll remains. The bell outlives the watcher.
+// Watches the database's files and their folder by inotify, on a thread of its own. A hint may come
+// before the commit it announces is visible, or for nothing, and our own commits ring, too. Where
+// inotify fails, or the folder is missing, the relay's poll remains. The bell outlives the watcher.
+//
+// Each event costs its writer time in the kernel, the application and the relay alike, and a
+// transaction is hundreds of writes. So the -wal file is watched for one write at a time, and the
+// folder for its entries only: any event that can also concern a file in it would make each write
+// to each of them look for the folder's watches.
 class WalWatcher {
  public:
   WalWatcher(const std::string& database_path, Bell& bell);
@@ -25,9 +32,14 @@ class WalWatcher {
 
  private:
   void run();
-  void watch();
+  void watch_directory();
+  void watch_lock(const std::string& name);
+  int watch_file(const std::string& name, std::uint32_t events);
+  void watch_database();
+  void forget_watches();
   bool read_events();
-  bool handle(int watch, unsigned mask, const std::string& name);
+  bool handle(int watch, std::uint32_t mask, const std::string& name);
+  bool handle_entry(std::uint32_t mask, const std::string& name);
   bool stop_requested_within(std::chrono::nanoseconds wait) const;
 
   const std::string database_path_;
@@ -42,6 +54,8 @@ class WalWatcher {
   std::string database_name_;
   int directory_watch_ = -1;
   int wal_watch_ = -1;
+  int database_watch_ = -1;
+  std::set<int> lock_watches_;
 
   std::thread thread_;
 };

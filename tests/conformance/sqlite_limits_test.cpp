@@ -513,5 +513,21 @@ TEST_CASE("the log is moved into the database only when it is over its limit") {
   CHECK(database_bytes() > before + 1'500'000);
 }
 
+TEST_CASE("the log stays near its limit however fast it is written") {
+  SqliteFixture fixture;
+  fixture.application().exec("PRAGMA wal_autocheckpoint=0");
+  StoreSettings settings = fixture.settings();
+  settings.wal_limit = 1'000'000;
+  sqlite::SqliteStore store(settings, fixture.clocks(), fixture.bell());
+  TurnRequest request;
+  request.lease = {.limit = 1, .bytes = 4u << 20, .payload_max = 4u << 20, .term = 30s};
+  for (int i = 0; i < 20; ++i) {  // 16 MB in a moment
+    fixture.insert({.id = std::to_string(i), .payload = std::string(800'000, 'x')});
+    ++request.number;
+    committed(store.turn(request));
+  }
+  CHECK(std::filesystem::file_size(fixture.path() + "-wal") < 3'000'000);
+}
+
 }  // namespace
 }  // namespace outbox::conformance

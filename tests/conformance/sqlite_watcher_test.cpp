@@ -26,6 +26,7 @@ TEST_CASE("the bell rings when the application commits, not otherwise") {
   sqlite::WalWatcher watcher(fixture.path(), bell);
   REQUIRE(rings_beyond(0));  // it has begun to watch
   for (int i = 0; i < 5; ++i) {
+    ::usleep(20'000);  // what the commit before caused has come
     const int before = bell.rings();
     fixture.insert({.id = "evt" + std::to_string(i)});
     CHECK(rings_beyond(before));
@@ -37,6 +38,50 @@ TEST_CASE("the bell rings when the application commits, not otherwise") {
   reader.execAndGet("SELECT count(*) FROM outbox_messages");
   ::usleep(100'000);
   CHECK(bell.rings() == before);
+}
+
+TEST_CASE("it is noticed when a relay lets go of its lock file") {
+  SqliteFixture fixture;
+  CountingBell bell;
+  const auto open_lock = [&](const char* name) {
+    return std::make_unique<std::ofstream>(fixture.folder() / name);
+  };
+  auto earlier = open_lock("app.db-relay-1.lock");
+  sqlite::WalWatcher watcher(fixture.path(), bell);
+  const auto noticed = [&] {
+    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    while (!watcher.take_peer_change() && std::chrono::steady_clock::now() < deadline) {
+      ::usleep(500);
+    }
+    return std::chrono::steady_clock::now() < deadline;
+  };
+  REQUIRE(noticed());  // it has begun to watch
+  auto later = open_lock("app.db-relay-2.lock");
+  CHECK(noticed());
+  for (auto* lock : {&earlier, &later}) {
+    ::usleep(20'000);  // nothing more comes of what was before
+    watcher.take_peer_change();
+    lock->reset();
+    CHECK(noticed());
+  }
+  ::usleep(20'000);
+  watcher.take_peer_change();
+  open_lock("other.db-relay-3.lock");
+  ::usleep(20'000);
+  CHECK_FALSE(watcher.take_peer_change());
+}
+
+TEST_CASE("the bell rings when the database may be written again") {
+  SqliteFixture fixture;
+  CountingBell bell;
+  sqlite::WalWatcher watcher(fixture.path(), bell);
+  while (bell.rings() == 0) ::usleep(500);
+  ::usleep(50'000);
+  const int before = bell.rings();
+  std::filesystem::permissions(fixture.path(), std::filesystem::perms::owner_read);
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  while (bell.rings() == before && std::chrono::steady_clock::now() < deadline) ::usleep(500);
+  CHECK(bell.rings() > before);
 }
 
 TEST_CASE("the bell works for a database that comes later, and again after a swap") {

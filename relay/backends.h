@@ -23,13 +23,20 @@ struct SettingsError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Which attempts to publish are recorded in a table beside the outbox.
+enum class AttemptsKept { none, failures, all };
+
 struct StoreSettings {
   std::string url;
   std::string table = "outbox_messages";
-  std::string preset = "relay";
+  std::string preset = "relay";  // a named mapping, of which single columns and states may differ:
+  std::map<std::string, std::string> columns;  // what the relay needs -> the table's column
+  std::map<std::string, std::string> states;   // a state's name -> the value that stands for it
+  std::string times;  // iso, sql, seconds, milliseconds, ticks; empty: the preset's
   bool create_relay_tables = true;
   Duration command_timeout = std::chrono::seconds{10};
   std::uint64_t wal_limit = 64u << 20;
+  AttemptsKept attempts_kept = AttemptsKept::failures;
 };
 
 struct StoreBackend {

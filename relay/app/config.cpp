@@ -170,9 +170,20 @@ class Loader {
     // A probe also waits for its row to be leased.
     settings.relay.breaker.probe_timeout = 2 * publisher.publish_timeout;
     settings.loop.settle_timeout = publisher.publish_timeout + seconds{2};
+    keep_foreign_rows();
     const bool sqlite = scheme_of(settings.store.url) == "sqlite";
     settings.relay.drain_on_stop =
         settings.on_stop == "drain" || (settings.on_stop.empty() && sqlite);
+  }
+
+  // Rows of a table that the relay did not make are removed only if somebody says so.
+  void keep_foreign_rows() {
+    const std::string path = "retention.processed";
+    const auto& store = config_.settings.store;
+    const bool foreign = store.preset != "relay" || !store.columns.empty() || !store.states.empty();
+    if (!foreign || values_.at(path).node.origin.kind != Origin::Kind::fallback) return;
+    config_.settings.retention.processed.reset();
+    show(path, "never");
   }
 
   void show(const std::string& path, const std::string& text) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 namespace outbox {
 namespace {
@@ -48,6 +49,15 @@ void take(Jitter& target, const ConfigValue& value) {
                                           : Jitter::full;
 }
 
+void take(AttemptsKept& target, const ConfigValue& value) {
+  target = value.text == "none"  ? AttemptsKept::none
+           : value.text == "all" ? AttemptsKept::all
+                                 : AttemptsKept::failures;
+}
+void take(std::optional<Duration>& target, const ConfigValue& value) {
+  target = value.text == "never" ? std::nullopt : std::optional<Duration>(value.duration);
+}
+
 // Puts a value where a path of members leads.
 template <auto... Members>
 void to(Settings& settings, const ConfigValue& value) {
@@ -64,21 +74,20 @@ constexpr auto kTls = &PublisherSettings::tls;
 constexpr auto kRelay = &Settings::relay;
 constexpr auto kRetry = &RelayOptions::retry;
 constexpr auto kBreaker = &RelayOptions::breaker;
+constexpr auto kRetention = &Settings::retention;
 constexpr auto kMetrics = &Settings::metrics;
 constexpr auto kLog = &Settings::log;
 
-constexpr std::string_view kNoCleanUp =
-    "this version removes no rows by itself; delete old ones yourself";
 constexpr std::string_view kNoAdmin = "this version has no admin API; nothing listens there";
-constexpr std::string_view kNoMapping =
-    "this version reads only the table that `init` prints; leave the key out";
 
 constexpr auto kKeys = std::to_array<ConfigKey>({
     {"store.url", Kind::url, "", "", "", "", to<kStore, &StoreSettings::url>},
     {"store.table", Kind::text, "outbox_messages", "", "", "", to<kStore, &StoreSettings::table>},
     {"store.preset", Kind::text, "relay", "", "", "", to<kStore, &StoreSettings::preset>},
-    {"store.columns", Kind::text_map, "{}", "", "", "", nullptr, Unfinished::refuse, kNoMapping},
-    {"store.states", Kind::text_map, "{}", "", "", "", nullptr, Unfinished::refuse, kNoMapping},
+    {"store.columns", Kind::text_map, "{}", "", "", "", to<kStore, &StoreSettings::columns>},
+    {"store.states", Kind::text_map, "{}", "", "", "", to<kStore, &StoreSettings::states>},
+    {"store.times", Kind::choice, "", "", "", "|iso|sql|seconds|milliseconds|ticks",
+     to<kStore, &StoreSettings::times>},
     {"store.createRelayTables", Kind::boolean, "true", "", "", "",
      to<kStore, &StoreSettings::create_relay_tables>},
     {"store.commandTimeout", Kind::duration, "10s", "1ms", "10m", "",
@@ -171,18 +180,18 @@ constexpr auto kKeys = std::to_array<ConfigKey>({
     {"breaker.whileOpen", Kind::choice, "suspend", "", "", "suspend|charge",
      to<kRelay, kBreaker, &BreakerOptions::while_open>},
 
-    {"retention.processed", Kind::retention, "7d", "", "", "", nullptr, Unfinished::warn,
-     kNoCleanUp},
-    {"retention.deadLettered", Kind::retention, "never", "", "", "", nullptr, Unfinished::warn,
-     kNoCleanUp},
-    {"retention.attempts", Kind::retention, "30d", "", "", "", nullptr, Unfinished::warn,
-     kNoCleanUp},
-    {"retention.interval", Kind::duration, "1h", "1s", "30d", "", nullptr, Unfinished::warn,
-     kNoCleanUp},
-    {"retention.chunk", Kind::count, "500", "1", "100000", "", nullptr, Unfinished::warn,
-     kNoCleanUp},
-    {"audit.attempts", Kind::choice, "failures", "", "", "none|failures|all", nullptr,
-     Unfinished::refuse, "this version keeps no record of single attempts; leave the key out"},
+    {"retention.processed", Kind::retention, "7d", "", "", "",
+     to<kRetention, &RetentionOptions::processed>},
+    {"retention.deadLettered", Kind::retention, "never", "", "", "",
+     to<kRetention, &RetentionOptions::dead_lettered>},
+    {"retention.attempts", Kind::retention, "30d", "", "", "",
+     to<kRetention, &RetentionOptions::attempts>},
+    {"retention.interval", Kind::duration, "1h", "1s", "30d", "",
+     to<kRetention, &RetentionOptions::interval>},
+    {"retention.chunk", Kind::count, "500", "1", "100000", "",
+     to<kRetention, &RetentionOptions::chunk>},
+    {"audit.attempts", Kind::choice, "failures", "", "", "none|failures|all",
+     to<kStore, &StoreSettings::attempts_kept>},
 
     {"http.listen", Kind::address, "0.0.0.0:9711", "", "", "", to<&Settings::listen>},
     {"admin.listen", Kind::address, "127.0.0.1:9712", "", "", "", nullptr, Unfinished::warn,

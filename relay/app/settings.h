@@ -8,6 +8,7 @@
 #include "relay/backends.h"
 #include "relay/relay.h"
 #include "relay/relay_loop.h"
+#include "relay/retention.h"
 
 namespace outbox {
 
@@ -34,6 +35,7 @@ struct Settings {
   std::string on_stop;  // drain, finish; empty: drain with SQLite
   Duration stall_timeout = std::chrono::minutes{2};
   HostPort listen{"0.0.0.0", 9711};
+  RetentionOptions retention;
   MetricsSettings metrics;
   LogSettings log;
   std::string profile;

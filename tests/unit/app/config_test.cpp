@@ -340,16 +340,58 @@ TEST_CASE("settings in force are shown without secrets") {
   CHECK(value_of(config, "brokers.main.headers").text == "{Authorization: ***}");
 }
 
-TEST_CASE("what this version does not do yet is told, and an error where it matters") {
-  const auto config = config_of(std::string(kMinimal) +
-                                "retention: {processed: 1d}\nadmin: {tokenFile: /t}\n"
-                                "audit: {attempts: failures}\n");
+TEST_CASE("what this version does not do yet is told") {
+  const auto config = config_of(std::string(kMinimal) + "admin: {tokenFile: /t}\n");
   CHECK(config.usable());
-  REQUIRE(config.warnings.size() == 2);
+  REQUIRE(config.warnings.size() == 1);
   CHECK(config.warnings[0].find("admin.tokenFile has no effect") != std::string::npos);
-  CHECK(config.warnings[1].find("retention.processed has no effect") != std::string::npos);
-  CHECK(config_of(std::string(kMinimal) + "retention: {processed: 168h}\n").warnings.empty());
-  CHECK_FALSE(config_of(std::string(kMinimal) + "audit: {attempts: all}\n").usable());
+  CHECK(config_of(std::string(kMinimal) + "admin: {tokenFile: ''}\n").warnings.empty());
+}
+
+TEST_CASE("delivered rows stay a week, those of a foreign table for ever unless somebody says so") {
+  using std::chrono::hours;
+  const auto processed = [](const std::string& more) {
+    const auto config = config_of("brokers: {main: {url: 'null:'}}\n" + more);
+    CHECK(config.usable());
+    return config.settings.retention.processed;
+  };
+  CHECK(processed("store: {url: 'sqlite:a'}") == hours{7 * 24});
+  CHECK_FALSE(processed("store: {url: 'sqlite:a', preset: other}").has_value());
+  CHECK_FALSE(processed("store: {url: 'sqlite:a', columns: {id: Id}}").has_value());
+  CHECK_FALSE(processed("store: {url: 'sqlite:a', states: {pending: 0}}").has_value());
+  const std::string foreign = "store: {url: 'sqlite:a', columns: {id: Id}}\n";
+  CHECK(processed(foreign + "retention: {processed: 7d}") == hours{7 * 24});
+  CHECK(value_of(config_of(foreign), "retention.processed").text == "never");
+}
+
+TEST_CASE("retention takes durations, zero, and never") {
+  const auto config = config_of(std::string(kMinimal) +
+                                "retention: {processed: 0s, deadLettered: 90d, attempts: never, "
+                                "interval: 10m, chunk: 50}\naudit: {attempts: all}\n");
+  REQUIRE(config.usable());
+  const auto& retention = config.settings.retention;
+  CHECK(retention.processed == Duration{0});
+  CHECK(retention.dead_lettered == std::chrono::hours{90 * 24});
+  CHECK_FALSE(retention.attempts.has_value());
+  CHECK(retention.interval == std::chrono::minutes{10});
+  CHECK(retention.chunk == 50);
+  CHECK(config.settings.store.attempts_kept == AttemptsKept::all);
+  const auto fallback = config_of(kMinimal).settings;
+  CHECK_FALSE(fallback.retention.dead_lettered.has_value());
+  CHECK(fallback.retention.attempts == std::chrono::hours{30 * 24});
+  CHECK(fallback.store.attempts_kept == AttemptsKept::failures);
+}
+
+TEST_CASE("columns, states and times of a table of one's own reach the store's settings") {
+  const auto config = config_of(
+      "store: {url: 'sqlite:a', columns: {id: Id, eventType: 'Event Type'}, states: {pending: 0}, "
+      "times: ticks}\nbrokers: {main: {url: 'null:'}}\n");
+  REQUIRE(config.usable());
+  const auto& store = config.settings.store;
+  CHECK(store.columns ==
+        std::map<std::string, std::string>{{"id", "Id"}, {"eventType", "Event Type"}});
+  CHECK(store.states == std::map<std::string, std::string>{{"pending", "0"}});
+  CHECK(store.times == "ticks");
 }
 
 TEST_CASE("a missing file is a problem only if it was named") {

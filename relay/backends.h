@@ -61,7 +61,7 @@ struct TlsSettings {
 
 struct PublisherSettings {
   std::string url;
-  std::string envelope = "cloudevents-binary";  // or raw
+  std::string envelope = "cloudevents-binary";  // or cloudevents-structured, raw
   std::string source;                           // CloudEvents source, never empty
   Duration publish_timeout = std::chrono::seconds{5};
   std::size_t connections = 4;
@@ -69,6 +69,7 @@ struct PublisherSettings {
   std::string username;
   std::string password_file;
   std::string bearer_token_file;
+  std::string signing_key_file;
   std::map<std::string, std::string> headers;
   TlsSettings tls;
 };

@@ -98,15 +98,12 @@ Exchange HttpClient::post(const HttpRequest& request, Time deadline) {
   return exchange;
 }
 
-// Drops a connection that can't be trusted with a request, and reads the secrets anew where a new
-// connection will be made or the last answer did not like them.
+// Drops a connection that can't be trusted with a request, and brings the secrets up to date.
 bool HttpClient::prepare_connection(Exchange& exchange) {
   const bool fresh = clock_.now() - last_used_ < idle_max_;
   if (connection_.is_open() && !(fresh && connection_.is_quiet())) stop();
-  if (connection_.is_open() && !refresh_credentials_) return true;
-  exchange.error = credentials_.refresh();
+  exchange.error = credentials_.refresh(rejected_);
   exchange.attempted = exchange.error.empty();
-  refresh_credentials_ = !exchange.attempted;
   return exchange.attempted;
 }
 
@@ -123,19 +120,19 @@ httplib::Request HttpClient::to_library(const HttpRequest& request) {
   // Lent rather than given: the library copies a request once more while it sends it. And lent
   // once, so that no version of it can send the event a second time on a connection of its own
   // choice.
-  library_request.content_length_ = request.body->size();
-  library_request.content_provider_ = [body = request.body, lent = false](
+  library_request.content_length_ = request.body().size();
+  library_request.content_provider_ = [body = request.body(), lent = false](
                                           size_t offset, size_t length,
                                           httplib::DataSink& sink) mutable {
     if (std::exchange(lent, true)) return false;
-    return sink.write(body->data() + offset, length);
+    return sink.write(body.data() + offset, length);
   };
   return library_request;
 }
 
 void HttpClient::remember_keep_alive(const httplib::Response& response) {
   last_used_ = clock_.now();
-  refresh_credentials_ = response.status == 401 || response.status == 403;
+  rejected_ = response.status == 401 || response.status == 403;
   // The receiver counts from when it sent the answer; a second of margin, or half of a short time.
   const Duration announced = announced_idle_time(response.get_header_value("Keep-Alive"));
   idle_max_ = std::min<Duration>(std::max(announced - seconds{1}, announced / 2), kIdleMax);

@@ -48,8 +48,8 @@ class HttpClient final : private httplib::ClientImpl {
   const Clock& clock_;
   Connection connection_;
   Credentials credentials_;
-  bool refresh_credentials_ = true;
-  Duration idle_max_{0};  // how long the connection may lie idle before it is not used again
+  bool rejected_ = false;  // the last answer did not like the credentials
+  Duration idle_max_{0};   // how long the connection may lie idle before it is not used again
   Time last_used_{};
 };
 

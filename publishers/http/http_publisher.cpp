@@ -37,6 +37,7 @@ HttpPublisher::HttpPublisher(const PublisherSettings& settings, const Clock& clo
     : settings_(settings),
       endpoint_(parse_endpoint(settings.url).endpoint),
       builder_(settings_, endpoint_),
+      signer_(settings.signing_key_file),
       clock_(clock),
       tls_(endpoint_.tls ? std::make_unique<TlsContext>(settings.tls, endpoint_.host) : nullptr),
       resolver_(endpoint_.host, endpoint_.port, settings.publish_timeout, clock),
@@ -70,7 +71,7 @@ Receipt HttpPublisher::publish(std::unique_ptr<HttpClient>& client,
                                const Publication& publication) {
   Receipt receipt;
   receipt.ticket = publication.ticket;
-  const HttpRequest request = builder_.build(publication);
+  HttpRequest request = builder_.build(publication);
   if (!request.error.empty()) {
     receipt.outcome = Outcome::refused;
     receipt.reason = "not sent: " + request.error;
@@ -79,6 +80,13 @@ Receipt HttpPublisher::publish(std::unique_ptr<HttpClient>& client,
   const Time start = clock_.now();
   if (start > publication.start_by) {
     receipt.reason = "too late to start within the lease";
+    return receipt;
+  }
+  std::string unsigned_because =
+      signer_.sign(publication.message->id, wall_now(), request.body(), request.headers);
+  if (!unsigned_because.empty()) {
+    receipt.outcome = Outcome::misconfigured;
+    receipt.reason = "not sent: " + unsigned_because;
     return receipt;
   }
   settle(exchange(client, request, start + settings_.publish_timeout), receipt);

@@ -11,6 +11,7 @@
 #include "publishers/http/endpoint.h"
 #include "publishers/http/request.h"
 #include "publishers/http/resolver.h"
+#include "publishers/http/signing.h"
 #include "publishers/http/tls.h"
 #include "publishers/wire/publication_queue.h"
 #include "relay/backends.h"
@@ -42,6 +43,7 @@ class HttpPublisher final : public Publisher {
   const PublisherSettings settings_;
   const Endpoint endpoint_;
   const RequestBuilder builder_;
+  Signer signer_;
   const Clock& clock_;
   std::unique_ptr<TlsContext> tls_;  // null for plain HTTP
   Resolver resolver_;

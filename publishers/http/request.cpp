@@ -4,9 +4,11 @@
 
 #include <algorithm>
 
+#include "publishers/http/signing.h"
 #include "publishers/wire/cloud_event.h"
 #include "publishers/wire/fields.h"
 #include "publishers/wire/path.h"
+#include "publishers/wire/structured_event.h"
 #include "publishers/wire/text.h"
 
 namespace outbox {
@@ -28,7 +30,8 @@ std::string id_defect(const Message& message) {
 
 RequestBuilder::RequestBuilder(const PublisherSettings& settings, const Endpoint& endpoint)
     : endpoint_(endpoint),
-      cloud_events_(settings.envelope == "cloudevents-binary"),
+      envelope_(envelope_of(settings)),
+      signed_(!settings.signing_key_file.empty()),
       source_(settings.source) {
   for (const auto& [name, value] : settings.headers) {
     configured_.push_back({name, value});
@@ -36,9 +39,17 @@ RequestBuilder::RequestBuilder(const PublisherSettings& settings, const Endpoint
   }
 }
 
+RequestBuilder::Envelope RequestBuilder::envelope_of(const PublisherSettings& settings) {
+  if (settings.envelope == "raw") return Envelope::raw;
+  return settings.envelope == "cloudevents-structured" ? Envelope::structured : Envelope::binary;
+}
+
 std::string RequestBuilder::defect(const Message& message) const {
   if (std::string why = id_defect(message); !why.empty()) return why;
-  if (cloud_events_) {
+  if (signed_) {
+    if (std::string why = webhook_id_defect(message.id); !why.empty()) return why;
+  }
+  if (envelope_ != Envelope::raw) {
     if (std::string why = cloud_event_defect(message); !why.empty()) return why;
   }
   if (const std::string why = content_type_defect(content_type_of(message)); !why.empty()) {
@@ -53,6 +64,7 @@ void RequestBuilder::add_attributes(const Message& message, std::vector<Header>&
         !has_header(configured_, "traceparent")) {
       headers.push_back({"traceparent", attribute.value});
     }
+    if (envelope_ == Envelope::structured) continue;
     headers.push_back({"ce-" + attribute.name, percent_encode_attribute(attribute.value)});
   }
 }
@@ -64,15 +76,18 @@ HttpRequest RequestBuilder::build(const Publication& publication) const {
   request.error = path.error.empty() ? defect(message) : std::move(path.error);
   if (!request.error.empty()) return request;
   request.path = std::move(path.text) + endpoint_.query;
-  request.body = &message.payload;
+  request.payload = &message.payload;
+  const bool structured = envelope_ == Envelope::structured;
+  if (structured) request.envelope = structured_event(message, source_);
   std::vector<Header>& headers = request.headers;
   headers.reserve(16 + message.headers.size() + configured_.size());
   headers.push_back({"Host", endpoint_.authority});
-  headers.push_back({"Content-Type", std::string(content_type_of(message))});
+  headers.push_back({"Content-Type",
+                     std::string(structured ? kStructuredContentType : content_type_of(message))});
   headers.push_back({"Idempotency-Key", message.id});
   headers.push_back({"Outbox-Attempt", std::to_string(publication.attempt)});
   if (publication.redelivered) headers.push_back({"Outbox-Redelivered", "true"});
-  if (cloud_events_) add_attributes(message, headers);
+  if (envelope_ != Envelope::raw) add_attributes(message, headers);
   headers.insert(headers.end(), configured_.begin(), configured_.end());
   headers.insert(headers.end(), message.headers.begin(), message.headers.end());
   if (!has_header(message.headers, "user-agent") && !has_header(configured_, "user-agent")) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "publishers/http/endpoint.h"
@@ -13,8 +14,11 @@ namespace outbox {
 struct HttpRequest {
   std::string path;  // with the query
   std::vector<Header> headers;
-  const std::string* body = nullptr;  // the message's payload; alive until its receipt
-  std::string error;                  // why the row can't be sent as it is; empty if it can
+  const std::string* payload = nullptr;  // the message's own; alive until its receipt
+  std::string envelope;                  // what goes out in its place; empty if it goes out itself
+  std::string error;                     // why the row can't be sent as it is; empty if it can
+
+  std::string_view body() const { return envelope.empty() ? *payload : envelope; }
 };
 
 // Pure: builds the same request for the same publication, but for the attempt headers. Safe from
@@ -23,7 +27,11 @@ struct HttpRequest {
 // cloudevents-binary sends the attributes as ce-* headers, percent-encoded, and the trace context
 // twice: as the ce-traceparent extension and as the plain W3C header, which the extension's
 // specification wants to agree on a single hop. A row header called traceparent is passed on as it
-// is and takes the place of the plain one. raw sends the body, its type and the row's headers.
+// is and takes the place of the plain one. cloudevents-structured sends attributes and payload as
+// one JSON document. raw sends the body, its type and the row's headers.
+//
+// Signatures are made elsewhere, because they change with time; but an id that can't be signed is
+// refused here.
 class RequestBuilder {
  public:
   RequestBuilder(const PublisherSettings& settings, const Endpoint& endpoint);
@@ -31,11 +39,15 @@ class RequestBuilder {
   HttpRequest build(const Publication& publication) const;
 
  private:
+  enum class Envelope { raw, binary, structured };
+
+  static Envelope envelope_of(const PublisherSettings& settings);
   std::string defect(const Message& message) const;
   void add_attributes(const Message& message, std::vector<Header>& headers) const;
 
   const Endpoint& endpoint_;
-  const bool cloud_events_;
+  const Envelope envelope_;
+  const bool signed_;
   const std::string source_;
   std::vector<Header> configured_;
   std::vector<std::string> configured_names_;  // lower case

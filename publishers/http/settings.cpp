@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <set>
 #include <string_view>
 
 #include "publishers/http/http_publisher.h"
+#include "publishers/http/secret_file.h"
+#include "publishers/http/signing.h"
 #include "publishers/wire/fields.h"
 #include "publishers/wire/text.h"
 
@@ -14,9 +17,10 @@ constexpr std::size_t kConnectionsMax = 256;
 
 std::string envelope_defect(const PublisherSettings& settings) {
   if (settings.envelope == "raw") return {};
-  if (settings.envelope != "cloudevents-binary") {
+  if (settings.envelope != "cloudevents-binary" && settings.envelope != "cloudevents-structured") {
     return fmt::format(
-        "the envelope \"{}\" is not known to http: it takes cloudevents-binary or raw",
+        "the envelope \"{}\" is not known to http: it takes cloudevents-binary, "
+        "cloudevents-structured or raw",
         settings.envelope);
   }
   if (settings.source.empty()) return "source is empty: CloudEvents need one, such as /orders";
@@ -58,6 +62,10 @@ std::string secret_defect(const PublisherSettings& settings) {
     const std::string error = read_secret(settings.bearer_token_file).error;
     if (!error.empty()) return "bearerTokenFile: " + error;
   }
+  if (!settings.signing_key_file.empty()) {
+    const std::string error = read_signing_keys(settings.signing_key_file).error;
+    if (!error.empty()) return "signingKeyFile: " + error;
+  }
   return {};
 }
 
@@ -77,8 +85,19 @@ std::string header_defect(const PublisherSettings& settings, const std::string& 
 }
 
 std::string headers_defect(const PublisherSettings& settings) {
+  std::set<std::string> names;
+  std::size_t bytes = 0;
   for (const auto& [name, value] : settings.headers) {
     if (std::string defect = header_defect(settings, name, value); !defect.empty()) return defect;
+    if (!names.insert(to_lower(name)).second) {
+      return fmt::format("headers: {} appears twice; upper and lower case make no difference",
+                         name);
+    }
+    bytes += name.size() + value.size();
+  }
+  if (names.size() > kHeadersMax || bytes > kHeadersBytesMax) {
+    return fmt::format("headers: more than {} of them, or more than {} bytes", kHeadersMax,
+                       kHeadersBytesMax);
   }
   return {};
 }

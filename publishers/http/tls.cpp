@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
-#include <sys/stat.h>
 
 #include <array>
 #include <utility>
@@ -34,6 +33,25 @@ std::string load_authorities(SSL_CTX* context, const std::string& ca_file) {
   return fmt::format("tls.caFile {} can't be loaded: {}", ca_file, take_ssl_error());
 }
 
+// There is nobody to ask for the password of a key, and OpenSSL would ask on the terminal. Notes
+// that there is one.
+int no_password(char*, int, int, void* has_password) {
+  if (has_password != nullptr) *static_cast<bool*>(has_password) = true;
+  return -1;
+}
+
+std::string load_own_key(SSL_CTX* context, const std::string& key_file) {
+  bool has_password = false;
+  SSL_CTX_set_default_passwd_cb(context, no_password);
+  SSL_CTX_set_default_passwd_cb_userdata(context, &has_password);
+  const bool loaded = SSL_CTX_use_PrivateKey_file(context, key_file.c_str(), SSL_FILETYPE_PEM) == 1;
+  SSL_CTX_set_default_passwd_cb_userdata(context, nullptr);
+  if (loaded) return {};
+  const std::string why = take_ssl_error();
+  return fmt::format("tls.keyFile {} can't be loaded: {}", key_file,
+                     has_password ? "it has a password; take that off (openssl pkey)" : why);
+}
+
 std::string load_own_certificate(SSL_CTX* context, const TlsSettings& settings) {
   if (settings.cert_file.empty() && settings.key_file.empty()) return {};
   if (settings.cert_file.empty() || settings.key_file.empty()) {
@@ -42,10 +60,7 @@ std::string load_own_certificate(SSL_CTX* context, const TlsSettings& settings) 
   if (SSL_CTX_use_certificate_chain_file(context, settings.cert_file.c_str()) != 1) {
     return fmt::format("tls.certFile {} can't be loaded: {}", settings.cert_file, take_ssl_error());
   }
-  if (SSL_CTX_use_PrivateKey_file(context, settings.key_file.c_str(), SSL_FILETYPE_PEM) != 1) {
-    return fmt::format("tls.keyFile {} can't be loaded: {}", settings.key_file, take_ssl_error());
-  }
-  return {};
+  return load_own_key(context, settings.key_file);
 }
 
 NewContext new_context(const TlsSettings& settings) {
@@ -92,28 +107,16 @@ std::string take_ssl_error() {
 std::string tls_files_defect(const TlsSettings& settings) { return new_context(settings).error; }
 
 TlsContext::TlsContext(const TlsSettings& settings, const std::string& host)
-    : settings_(settings), name_(settings.server_name.empty() ? host : settings.server_name) {}
-
-std::vector<TlsContext::Stamp> TlsContext::stamps() const {
-  std::vector<Stamp> result;
-  for (const std::string* path : {&settings_.ca_file, &settings_.cert_file, &settings_.key_file}) {
-    struct stat status {};
-    Stamp stamp;
-    if (!path->empty() && ::stat(path->c_str(), &status) == 0) {
-      stamp = {status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ino};
-    }
-    result.push_back(stamp);
-  }
-  return result;
-}
+    : settings_(settings),
+      name_(settings.server_name.empty() ? host : settings.server_name),
+      files_({settings.ca_file, settings.cert_file, settings.key_file}) {}
 
 void TlsContext::reload_if_changed(std::string& error) {
-  std::vector<Stamp> now = stamps();
-  if (context_ && now == loaded_) return;
+  if (!files_.changed()) return;
   NewContext made = new_context(settings_);
   if (made.error.empty()) {
     context_ = std::move(made.context);
-    loaded_ = std::move(now);
+    files_.accept();
   } else if (!context_) {
     error = std::move(made.error);
   }

@@ -4,12 +4,11 @@
 
 #include <openssl/ssl.h>
 
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
+#include "publishers/wire/changed_files.h"
 #include "relay/backends.h"
 
 namespace outbox {
@@ -41,21 +40,13 @@ class TlsContext {
   SslPointer new_session(int socket, std::string& error);
 
  private:
-  struct Stamp {
-    std::int64_t seconds = 0;
-    std::int64_t nanoseconds = 0;
-    std::uint64_t inode = 0;
-    bool operator==(const Stamp&) const = default;
-  };
-
-  std::vector<Stamp> stamps() const;
   void reload_if_changed(std::string& error);
 
   const TlsSettings settings_;
   const std::string name_;
   std::mutex mutex_;
-  SslContextPointer context_;  // guarded by mutex_
-  std::vector<Stamp> loaded_;  // guarded
+  ChangedFiles files_;         // guarded by mutex_
+  SslContextPointer context_;  // guarded
 };
 
 }  // namespace outbox

@@ -3,22 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "publishers/wire/json.h"
 #include "publishers/wire/text.h"
 
 namespace outbox {
 
 namespace {
 
-std::string json_string(std::string_view text) { return nlohmann::json(text).dump(); }
-
 // Parsed and printed again, numbers would lose digits and duplicate names would vanish; so valid
 // JSON is taken as it stands. Line breaks in it can only be white space: strings have none.
 bool append_json(std::string& line, std::string_view payload) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (payload.starts_with(kByteOrderMark) || !nlohmann::json::accept(payload)) return false;
+  if (!is_json(payload)) return false;
   const std::size_t start = line.size();
   line += payload;
   std::replace_if(

@@ -9,6 +9,8 @@ namespace outbox {
 namespace {
 
 constexpr std::string_view kHexDigits = "0123456789ABCDEF";
+constexpr std::string_view kBase64Digits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 std::uint8_t byte_at(std::string_view text, std::size_t at) {
   return static_cast<std::uint8_t>(text[at]);
@@ -109,8 +111,6 @@ std::string percent_encode_segment(std::string_view segment) {
 }
 
 std::string base64(std::string_view bytes) {
-  constexpr std::string_view kAlphabet =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string out;
   out.reserve((bytes.size() + 2) / 3 * 4);
   for (std::size_t at = 0; at < bytes.size(); at += 3) {
@@ -118,12 +118,33 @@ std::string base64(std::string_view bytes) {
     std::uint32_t group = static_cast<std::uint32_t>(byte_at(bytes, at)) << 16;
     if (left > 1) group |= static_cast<std::uint32_t>(byte_at(bytes, at + 1)) << 8;
     if (left > 2) group |= byte_at(bytes, at + 2);
-    out += kAlphabet[(group >> 18) & 63];
-    out += kAlphabet[(group >> 12) & 63];
-    out += left > 1 ? kAlphabet[(group >> 6) & 63] : '=';
-    out += left > 2 ? kAlphabet[group & 63] : '=';
+    out += kBase64Digits[(group >> 18) & 63];
+    out += kBase64Digits[(group >> 12) & 63];
+    out += left > 1 ? kBase64Digits[(group >> 6) & 63] : '=';
+    out += left > 2 ? kBase64Digits[group & 63] : '=';
   }
   return out;
+}
+
+std::optional<std::string> base64_decoded(std::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  const std::size_t padding = text.ends_with("==") ? 2 : (text.ends_with('=') ? 1 : 0);
+  text.remove_suffix(padding);
+  std::string bytes;
+  std::uint32_t group = 0;
+  int bits = 0;
+  for (const char c : text) {
+    const auto digit = kBase64Digits.find(c);
+    if (digit == std::string_view::npos) return std::nullopt;
+    group = (group << 6 | static_cast<std::uint32_t>(digit)) & 0xFFFF;
+    bits += 6;
+    if (bits < 8) continue;
+    bits -= 8;
+    bytes += static_cast<char>(group >> bits & 0xFF);
+  }
+  // Bits that belong to no byte must be zero, or several texts would mean the same.
+  if ((group & ((1u << bits) - 1)) != 0) return std::nullopt;
+  return bytes;
 }
 
 }  // namespace outbox

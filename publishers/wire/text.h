@@ -2,6 +2,7 @@
 // encoded. Pure functions, safe from any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,5 +29,8 @@ std::string percent_encode_attribute(std::string_view value);
 std::string percent_encode_segment(std::string_view segment);
 
 std::string base64(std::string_view bytes);
+
+// The bytes; nothing if the text is not base64 of the standard alphabet with its padding.
+std::optional<std::string> base64_decoded(std::string_view text);
 
 }  // namespace outbox

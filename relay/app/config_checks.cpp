@@ -105,8 +105,9 @@ class Checks {
     const PublisherBackend* publisher =
         backend_of(url, backends_.publishers, "--broker URL", input_.needs_broker);
     const auto& envelope = at(broker_path("envelope")).value.text;
-    if (envelope == "cloudevents-structured" || envelope == "masstransit") {
-      fail(broker_path("envelope"), "is not part of this version; use cloudevents-binary or raw");
+    if (envelope == "masstransit") {
+      fail(broker_path("envelope"),
+           "is not part of this version; use cloudevents-binary, cloudevents-structured or raw");
       return;
     }
     if (publisher == nullptr || !publisher->check) return;

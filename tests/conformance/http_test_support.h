@@ -1,6 +1,11 @@
 // What the tests of the HTTP publisher share.
 #pragma once
 
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -66,6 +71,31 @@ inline RawServer::Serve answer_with(std::string bytes) {
 
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+// A folder that is gone at the end of the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "outbox-http-XXXXXX").string();
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(file(name), std::ios::trunc) << text;
+    return file(name);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// What becomes of one message at a publisher of its own.
+inline Receipt publish_to(const PublisherSettings& settings) {
+  REQUIRE(check_http_settings(settings) == "");
+  return HttpSender(settings).publish(make_message("one"));
 }
 
 }  // namespace outbox::testing

@@ -1,11 +1,10 @@
-// HTTPS and secrets.
+// HTTPS.
 #include <doctest/doctest.h>
 #include <openssl/ssl.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "tests/conformance/http_test_support.h"
 
@@ -15,24 +14,6 @@ namespace {
 
 using std::chrono::milliseconds;
 namespace fs = std::filesystem;
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "outbox-tls-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(file(name), std::ios::trunc) << text;
-    return file(name);
-  }
-
- private:
-  fs::path path_;
-};
 
 // An authority and the certificates that it signed, made with the openssl command.
 class Authority {
@@ -81,11 +62,6 @@ struct TlsWorld {
   }
 };
 
-Receipt publish_once(const PublisherSettings& settings) {
-  REQUIRE(check_http_settings(settings) == "");
-  return HttpSender(settings).publish(make_message("one"));
-}
-
 // Not sent to anybody whom we can't trust.
 void check_not_trusted(const Receipt& receipt, const RequestLog& log, const std::string& why) {
   CAPTURE(receipt.reason);
@@ -118,9 +94,9 @@ TEST_CASE("a certificate of another authority is refused") {
   RawServer server(accept_all(world.log), &world.local);
   PublisherSettings settings = world.settings(server);
   settings.tls.ca_file = world.other.file();
-  check_not_trusted(publish_once(settings), world.log, "certificate is not accepted");
+  check_not_trusted(publish_to(settings), world.log, "certificate is not accepted");
   settings.tls.ca_file.clear();  // the system's authorities don't know ours either
-  check_not_trusted(publish_once(settings), world.log, "certificate is not accepted");
+  check_not_trusted(publish_to(settings), world.log, "certificate is not accepted");
 }
 
 TEST_CASE("a certificate for another name is refused, unless that name is asked for") {
@@ -128,11 +104,11 @@ TEST_CASE("a certificate for another name is refused, unless that name is asked 
   const ServerTls elsewhere = world.ours.issue("elsewhere", "DNS:events.example.com");
   RawServer server(accept_all(world.log), &elsewhere);
   PublisherSettings settings = world.settings(server);
-  check_not_trusted(publish_once(settings), world.log, "IP address mismatch");
+  check_not_trusted(publish_to(settings), world.log, "IP address mismatch");
   settings.url = "https://localhost:" + std::to_string(server.port()) + "/";
-  check_not_trusted(publish_once(settings), world.log, "ostname mismatch");
+  check_not_trusted(publish_to(settings), world.log, "ostname mismatch");
   settings.tls.server_name = "events.example.com";
-  CHECK(publish_once(settings).outcome == Outcome::confirmed);
+  CHECK(publish_to(settings).outcome == Outcome::confirmed);
 }
 
 TEST_CASE("a certificate's names and not its subject decide") {
@@ -141,7 +117,7 @@ TEST_CASE("a certificate's names and not its subject decide") {
   RawServer server(accept_all(world.log), &by_subject);
   PublisherSettings settings = world.settings(server);
   settings.url = "https://localhost:" + std::to_string(server.port()) + "/";
-  check_not_trusted(publish_once(settings), world.log, "ostname mismatch");
+  check_not_trusted(publish_to(settings), world.log, "ostname mismatch");
 }
 
 TEST_CASE("a receiver without TLS 1.2 is refused") {
@@ -149,7 +125,7 @@ TEST_CASE("a receiver without TLS 1.2 is refused") {
   ServerTls old = world.local;
   old.version_max = TLS1_1_VERSION;
   RawServer server(accept_all(world.log), &old);
-  check_not_trusted(publish_once(world.settings(server)), world.log, "TLS");
+  check_not_trusted(publish_to(world.settings(server)), world.log, "TLS");
 }
 
 TEST_CASE("nothing is sent in the clear to a receiver that does not speak TLS") {
@@ -158,7 +134,7 @@ TEST_CASE("nothing is sent in the clear to a receiver that does not speak TLS") 
   PublisherSettings settings = world.settings(server);
   settings.url = "https://127.0.0.1:" + std::to_string(server.port()) + "/";
   settings.publish_timeout = milliseconds{300};  // it waits for the end of a request
-  check_not_trusted(publish_once(settings), world.log, "TLS");
+  check_not_trusted(publish_to(settings), world.log, "TLS");
 }
 
 TEST_CASE("a handshake that never ends costs the time-out") {
@@ -167,7 +143,7 @@ TEST_CASE("a handshake that never ends costs the time-out") {
   PublisherSettings settings = world.settings(server);
   settings.url = "https://127.0.0.1:" + std::to_string(server.port()) + "/";
   settings.publish_timeout = milliseconds{200};
-  const Receipt receipt = publish_once(settings);
+  const Receipt receipt = publish_to(settings);
   check_not_trusted(receipt, world.log, "in time");
   CHECK(receipt.took >= settings.publish_timeout);
   CHECK(receipt.took < settings.publish_timeout + std::chrono::seconds{2});
@@ -179,12 +155,61 @@ TEST_CASE("a receiver that asks for a certificate is shown ours") {
   strict.client_ca_file = world.ours.file();
   RawServer server(accept_all(world.log), &strict);
   PublisherSettings settings = world.settings(server);
-  CHECK(publish_once(settings).outcome == Outcome::transport);
+  CHECK(publish_to(settings).outcome == Outcome::transport);
   CHECK(world.log.count() == 0);
   const ServerTls client = world.ours.issue("client", "");
   settings.tls.cert_file = client.cert_file;
   settings.tls.key_file = client.key_file;
-  CHECK(publish_once(settings).outcome == Outcome::confirmed);
+  CHECK(publish_to(settings).outcome == Outcome::confirmed);
+}
+
+TEST_CASE(
+    "our certificate is renewed for new connections, and the old one stays while it is half done") {
+  TlsWorld world;
+  ServerTls strict = world.local;
+  strict.client_ca_file = world.other.file();
+  RawServer server(  // one request for each connection
+      [&](Peer& peer) {
+        RawRequest request;
+        if (!peer.read_request(request)) return;
+        world.log.add(request);
+        peer.answer(202, "Connection: close\r\n");
+      },
+      &strict);
+  const ServerTls unknown = world.ours.issue("client", "");
+  const ServerTls known = world.other.issue("renewed", "");
+  PublisherSettings settings = world.settings(server);
+  settings.tls.cert_file = world.folder.file("tls.crt");
+  settings.tls.key_file = world.folder.file("tls.key");
+  const auto put = [](const std::string& from, const std::string& to) {
+    fs::copy_file(from, to, fs::copy_options::overwrite_existing);
+  };
+  put(unknown.cert_file, settings.tls.cert_file);
+  put(unknown.key_file, settings.tls.key_file);
+  HttpSender sender(settings);
+  const Receipt rejected = sender.publish(make_message("one"));
+  CHECK(rejected.outcome == Outcome::transport);
+  CHECK(contains(rejected.reason, "unknown ca"));
+  put(known.cert_file, settings.tls.cert_file);
+  CHECK(contains(sender.publish(make_message("one")).reason, "unknown ca"));
+  put(known.key_file, settings.tls.key_file);
+  CHECK(sender.publish(make_message("one")).outcome == Outcome::confirmed);
+  CHECK(world.log.count() == 1);
+}
+
+TEST_CASE("a key with a password, and one that is not the certificate's, are found at start") {
+  TlsWorld world;
+  RawServer server(accept_all(world.log), &world.local);
+  PublisherSettings settings = world.settings(server);
+  settings.tls.cert_file = world.local.cert_file;
+  settings.tls.key_file = world.folder.file("locked.key");
+  const std::string command = "openssl ec -aes256 -passout pass:hidden -in " +
+                              world.local.key_file + " -out " + settings.tls.key_file +
+                              " >/dev/null 2>&1";
+  REQUIRE(std::system(command.c_str()) == 0);
+  CHECK(contains(check_http_settings(settings), "it has a password"));
+  settings.tls.key_file = world.folder.file("other.key");
+  CHECK(contains(check_http_settings(settings), "mismatch"));
 }
 
 TEST_CASE("certificate files that change are read anew") {
@@ -208,7 +233,7 @@ TEST_CASE("a TLS connection that ends in order before the answer is one request 
         if (peer.read_request(request)) world.log.add(request);
       },
       &world.local);
-  const Receipt receipt = publish_once(world.settings(server));
+  const Receipt receipt = publish_to(world.settings(server));
   CHECK(receipt.outcome == Outcome::transport);
   CHECK(receipt.outcome_unknown);
   CHECK(world.log.count() == 1);
@@ -231,60 +256,6 @@ TEST_CASE("an idle TLS connection that the receiver closed is not used for a req
     CHECK(world.log.count() == i);
     REQUIRE(eventually([&] { return server.open_connections() == 0; }));
   }
-}
-
-TEST_CASE("a password and a token are read from their files without the newline") {
-  const TemporaryFolder folder;
-  RequestLog log;
-  RawServer server(accept_all(log));
-  PublisherSettings basic = http_settings(server.url());
-  basic.username = "relay";
-  basic.password_file = folder.write("password", "open sesame\n");
-  CHECK(publish_once(basic).outcome == Outcome::confirmed);
-  CHECK(log.all().back().header("Authorization") == "Basic cmVsYXk6b3BlbiBzZXNhbWU=");
-  PublisherSettings bearer = http_settings(server.url());
-  bearer.bearer_token_file = folder.write("token", "abc.def\n");
-  CHECK(publish_once(bearer).outcome == Outcome::confirmed);
-  CHECK(log.all().back().header("Authorization") == "Bearer abc.def");
-}
-
-TEST_CASE("a secret that the receiver rejects is read anew for the next attempt") {
-  const TemporaryFolder folder;
-  for (const int status : {401, 403}) {
-    RequestLog log;
-    RawServer server([&](Peer& peer) {
-      RawRequest request;
-      while (peer.read_request(request)) {
-        log.add(request);
-        peer.answer(request.header("Authorization") == "Bearer new" ? 202 : status);
-      }
-    });
-    PublisherSettings settings = http_settings(server.url());
-    settings.bearer_token_file = folder.write("token", "old-secret");
-    HttpSender sender(settings);
-    const Receipt rejected = sender.publish(make_message("one"));
-    CHECK(rejected.outcome == Outcome::misconfigured);
-    CHECK_FALSE(contains(rejected.reason, "old-secret"));
-    folder.write("token", "new");
-    CHECK(sender.publish(make_message("one")).outcome == Outcome::confirmed);
-    CHECK(log.count() == 2);
-  }
-}
-
-TEST_CASE("without its secret nothing is sent, and the file is named") {
-  const TemporaryFolder folder;
-  RequestLog log;
-  RawServer server(accept_all(log));
-  PublisherSettings settings = http_settings(server.url());
-  settings.bearer_token_file = folder.file("missing");
-  HttpSender sender(settings);
-  const Receipt receipt = sender.publish(make_message("one"));
-  CHECK(receipt.outcome == Outcome::misconfigured);
-  CHECK_FALSE(receipt.sent);
-  CHECK(contains(receipt.reason, settings.bearer_token_file));
-  CHECK(server.connections() == 0);
-  folder.write("missing", "here now");
-  CHECK(sender.publish(make_message("one")).outcome == Outcome::confirmed);
 }
 
 }  // namespace outbox::testing

@@ -69,10 +69,10 @@ def test_without_any_test_the_run_fails(tmp_path):
 class Machine:
     """A machine with these packages, and with commands that only write down how they are called."""
 
-    def __init__(self, folder, packages, user=0, sudo=True, debian=True):
+    def __init__(self, folder, packages, user=0, sudo=True, debian=True, provides=None):
         self.calls = folder / "calls"
         self.commands = folder / "bin"
-        listed = "\n".join(f"{name} ii " for name in packages)
+        listed = "\n".join(f"{name} ii  {(provides or {}).get(name, '')}" for name in packages)
         if debian:
             script(self.commands / "dpkg-query", f"printf '%s\\n' '{listed}'; exit 1")
             script(self.commands / "apt-get", f'echo "apt-get $*" >>{self.calls}')
@@ -105,6 +105,14 @@ def test_with_everything_there_nothing_is_called_and_nothing_said(tmp_path):
     machine = Machine(tmp_path, packages_of("build", "test"))
     done = machine.install("build", "test")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert machine.called() == []
+
+
+def test_what_another_package_provides_is_not_missing(tmp_path):
+    """As with NodeSource's nodejs, which conflicts with Debian's npm."""
+    there = [name for name in packages_of("test") if name not in ["nodejs", "npm"]]
+    machine = Machine(tmp_path, [*there, "nodejs"], provides={"nodejs": "node-x (= 1), npm, other"})
+    assert machine.install("test").returncode == 0
     assert machine.called() == []
 
 

@@ -6,7 +6,8 @@ from urllib.parse import unquote
 from .outbox import headers_of
 
 # What may differ between two attempts of one row; the host, since relays may use other addresses.
-ATTEMPT_HEADERS = {"outbox-attempt", "outbox-redelivered", "host"}
+ATTEMPT_HEADERS = {"outbox-attempt", "outbox-redelivered", "webhook-timestamp",
+                   "webhook-signature", "host"}
 
 
 def lost(truth, accepted):

@@ -36,7 +36,7 @@ class Helper:
 
     def __init__(self, **arguments):
         self.process = subprocess.Popen(
-            [PYTHON, "-u", os.path.join(HARNESS, self.script), json.dumps(arguments)],
+            self.command(arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=False,
@@ -45,6 +45,9 @@ class Helper:
         )
         self._pending = b""
         self.hello = self._reply()
+
+    def command(self, arguments):
+        return [PYTHON, "-u", os.path.join(HARNESS, self.script), json.dumps(arguments)]
 
     def call(self, command, **arguments):
         line = json.dumps({"command": command, **arguments}) + "\n"

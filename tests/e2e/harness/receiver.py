@@ -9,10 +9,10 @@ from .waiting import until
 class Receiver(Helper):
     script = "receiver_process.py"
 
-    def __init__(self, folder, certificate="", key=""):
+    def __init__(self, folder, certificate="", key="", client_ca=""):
         path = os.path.join(folder, "received.jsonl")
         open(path, "wb").close()
-        super().__init__(log=path, certificate=certificate, key=key)
+        super().__init__(log=path, certificate=certificate, key=key, client_ca=client_ca)
         self.scheme = "https" if certificate else "http"
         self.port = self.hello["port"]
         self._log = LineLog(path)

@@ -66,6 +66,12 @@ class State:
         os.write(self.log, (json.dumps(entry) + "\n").encode())
 
 
+def peer_name(certificate):
+    """The common name of a client's certificate, None if it showed none."""
+    subject = dict(pair for part in (certificate or {}).get("subject", ()) for pair in part)
+    return subject.get("commonName")
+
+
 class Connection(asyncio.Protocol):
     def __init__(self, state):
         self.state = state
@@ -78,6 +84,7 @@ class Connection(asyncio.Protocol):
         self.state.connections += 1
         self.state.open += 1
         self.number = self.state.connections
+        self.peer = peer_name(transport.get_extra_info("peercert"))
 
     def connection_lost(self, error):
         self.state.open -= 1
@@ -111,7 +118,7 @@ class Connection(asyncio.Protocol):
         self.state.record({
             "t": time.monotonic(), "conn": self.number, "method": method, "path": path,
             "id": event_id, "type": event_type, "sha": hashlib.sha256(body).hexdigest(),
-            "size": len(body), "headers": headers, "answer": rule.answer if rule else 200})
+            "size": len(body), "headers": headers, "peer": self.peer, "answer": rule.answer if rule else 200})
         if rule is None:
             self.transport.write(OK)
         elif rule.delay:
@@ -137,6 +144,9 @@ async def main():
     if arguments["certificate"]:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(arguments["certificate"], arguments["key"])
+    if arguments["client_ca"]:
+        tls.verify_mode = ssl.CERT_REQUIRED
+        tls.load_verify_locations(arguments["client_ca"])
     server = await loop.create_server(lambda: Connection(state), "127.0.0.1", 0, backlog=1024,
                                       ssl=tls)
 

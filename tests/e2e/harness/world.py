@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 
+from .library_receiver import LibraryReceiver
 from .outbox import Outbox
 from .proxy import TcpProxy
 from .receiver import Receiver
@@ -43,8 +44,11 @@ class World:
     def outbox(self, name="app.db", folder=None, create=True):
         return Outbox(folder or self.folder, name, create)
 
-    def receiver(self, certificate="", key=""):
-        return self._keep(Receiver(self.folder, certificate, key))
+    def receiver(self, certificate="", key="", client_ca=""):
+        return self._keep(Receiver(self.folder, certificate, key, client_ca))
+
+    def library_receiver(self, secrets=None):
+        return self._keep(LibraryReceiver(self.folder, secrets))
 
     def proxy(self, receiver, name="proxy"):
         return self._keep(TcpProxy(self.folder, receiver.port, name))

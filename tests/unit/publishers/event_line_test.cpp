@@ -61,6 +61,7 @@ TEST_CASE("JSON keeps its digits and its order, and the rest its bytes") {
   CHECK(line_of(R"({"z":0.10000000000000000000001,"a":1,"a":2})")
             .text.find(R"("data":{"z":0.10000000000000000000001,"a":1,"a":2}})") !=
         std::string::npos);
+  CHECK(line_of(std::string("{}\0", 3)).text.find("\"data_base64\":\"e30A\"") != std::string::npos);
   CHECK(line_of(std::string("\x00\xFF", 2)).text.find("\"data_base64\":\"AP8=\"") !=
         std::string::npos);
 }

@@ -1,11 +1,7 @@
 #include <doctest/doctest.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 #include "publishers/http/http_publisher.h"
+#include "tests/unit/publishers/temporary_file.h"
 
 namespace outbox {
 
@@ -21,24 +17,6 @@ PublisherSettings good_settings() {
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
-
-// A file that is gone at the end of the test.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& text) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "outbox-XXXXXX").string();
-    const int descriptor = ::mkstemp(pattern.data());
-    REQUIRE(descriptor >= 0);
-    ::close(descriptor);
-    path_ = pattern;
-    std::ofstream(path_) << text;
-  }
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace
 
@@ -121,6 +99,11 @@ TEST_CASE("good settings pass") {
   raw.envelope = "raw";
   raw.source.clear();
   CHECK(check_http_settings(raw) == "");
+  PublisherSettings structured = good_settings();
+  structured.envelope = "cloudevents-structured";
+  const TemporaryFile keys("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
+  structured.signing_key_file = keys.path();
+  CHECK(check_http_settings(structured) == "");
 }
 
 TEST_CASE("settings that can't work are found before anything connects") {
@@ -134,7 +117,7 @@ TEST_CASE("settings that can't work are found before anything connects") {
   };
   using Settings = PublisherSettings;
   const std::string envelope = error_of([](Settings& s) { s.envelope = "masstransit"; });
-  CHECK(contains(envelope, "cloudevents-binary or raw"));
+  CHECK(contains(envelope, "cloudevents-structured or raw"));
   CHECK(contains(envelope, "masstransit"));
   CHECK(contains(error_of([](Settings& s) { s.source = ""; }), "source is empty"));
   CHECK(contains(error_of([](Settings& s) { s.source = "a b"; }), "source"));
@@ -155,12 +138,40 @@ TEST_CASE("settings that can't work are found before anything connects") {
   CHECK(contains(error_of([&](Settings& s) { s.bearer_token_file = empty.path(); }), "is empty"));
   CHECK(
       contains(error_of([&](Settings& s) { s.bearer_token_file = two_lines.path(); }), "one line"));
+  CHECK(contains(error_of([&](Settings& s) { s.signing_key_file = secret.path(); }),
+                 "signingKeyFile: the file " + secret.path() + ", line 1"));
+  CHECK(contains(error_of([](Settings& s) { s.signing_key_file = "/no/such/file"; }),
+                 "signingKeyFile: the file /no/such/file can't be read: No such file"));
   CHECK(contains(error_of([](Settings& s) { s.headers = {{"X A", "1"}}; }), "not a header name"));
   CHECK(contains(error_of([](Settings& s) { s.headers = {{"ce-id", "1"}}; }), "ce-id"));
   CHECK(contains(error_of([](Settings& s) { s.headers = {{"Host", "h"}}; }), "Host"));
   const std::string header = error_of([](Settings& s) { s.headers = {{"X-A", "hidden\n"}}; });
   CHECK(contains(header, "X-A"));
   CHECK_FALSE(contains(header, "hidden"));
+  for (const char* name : {"webhook-id", "Webhook-Signature", "Content-Type", "Outbox-Attempt",
+                           "Idempotency-Key", "Transfer-Encoding"}) {
+    CAPTURE(name);
+    CHECK(contains(error_of([&](Settings& s) { s.headers = {{name, "1"}}; }), name));
+  }
+  CHECK(contains(error_of([](Settings& s) {
+                   s.headers = {{"X-Tenant", "1"}, {"x-tenant", "2"}};
+                 }),
+                 "appears twice"));
+  CHECK(contains(error_of([&](Settings& s) {
+                   s.bearer_token_file = secret.path();
+                   s.headers = {{"authorization", "hidden"}};
+                 }),
+                 "already made from"));
+  CHECK(contains(error_of([](Settings& s) {
+                   for (int i = 0; i < 65; ++i) s.headers["X-" + std::to_string(i)] = "1";
+                 }),
+                 "more than 64"));
+  CHECK(contains(error_of([](Settings& s) {
+                   for (int i = 0; i < 3; ++i) {
+                     s.headers["X-" + std::to_string(i)] = std::string(6000, 'v');
+                   }
+                 }),
+                 "more than 16384 bytes"));
   CHECK(error_of([](Settings& s) { s.headers = {{"Authorization", "ApiKey k"}}; }) == "");
   CHECK(contains(error_of([](Settings& s) { s.tls.ca_file = "/no/ca.pem"; }), "/no/ca.pem"));
   CHECK(contains(error_of([&](Settings& s) { s.tls.ca_file = secret.path(); }), "tls.caFile"));

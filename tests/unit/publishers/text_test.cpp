@@ -64,4 +64,17 @@ TEST_CASE("base64 is padded") {
   CHECK(base64(std::string("\x00\xFF\xFE", 3)) == "AP/+");
 }
 
+TEST_CASE("base64 is read strictly") {
+  for (const std::string& bytes : {std::string{}, std::string("f"), std::string("fo"),
+                                   std::string("foo"), std::string("\x00\xFF\xFE\x80", 4)}) {
+    REQUIRE(base64_decoded(base64(bytes)).has_value());
+    CHECK((*base64_decoded(base64(bytes)) == bytes));
+  }
+  for (const char* bad : {"Z", "Zg", "Zg=", "Zg===", "Z===", "====", "=Zg=", "Zm9v\n", "Zm9 ",
+                          "AP-_", "Zh==", "Zm9=", "Zg==Zg=="}) {
+    CAPTURE(bad);
+    CHECK_FALSE(base64_decoded(bad).has_value());
+  }
+}
+
 }  // namespace outbox

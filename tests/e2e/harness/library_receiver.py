@@ -1,0 +1,91 @@
+"""A receiver that is the official npm packages `cloudevents` and `standardwebhooks`.
+
+They are installed beside the program under test, at the versions of tests/e2e/receivers, once for
+each state of the lock file; nothing of them is kept in the tree.
+"""
+
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+from .process import Helper, LineLog
+from .relay import binary
+from .waiting import until
+
+SOURCES = pathlib.Path(__file__).resolve().parents[1] / "receivers"
+# What npm says when the registry can't be reached. Anything else that goes wrong is a failure.
+NO_NETWORK = ["ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH",
+              "EHOSTUNREACH", "ENOTCACHED", "ERR_SOCKET_TIMEOUT", "network"]
+
+
+@functools.lru_cache(maxsize=None)
+def installed():
+    """The folder with the packages and the receiver; skips the test where there can be none."""
+    for program in ["node", "npm"]:
+        if not shutil.which(program):
+            pytest.skip(f"{program} is missing (Debian: apt-get install nodejs npm)")
+    lock = (SOURCES / "package-lock.json").read_bytes()
+    name = "receivers-" + hashlib.sha256(lock).hexdigest()[:12]
+    beside = pathlib.Path(binary()).parent
+    place = (beside if os.access(beside, os.W_OK) else pathlib.Path(tempfile.gettempdir())) / name
+    if not place.is_dir():
+        install(place)
+    return place
+
+
+def install(place):
+    """In a folder of its own first, so that what is there is always whole."""
+    with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+        for file in ["package.json", "package-lock.json"]:
+            shutil.copy(SOURCES / file, folder)
+        done = subprocess.run(
+            ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline",
+             "--fetch-retries=1", "--fetch-timeout=30000"],
+            cwd=folder, capture_output=True, text=True, timeout=300)
+        said = done.stdout + done.stderr
+        if done.returncode != 0 and any(word in said for word in NO_NETWORK):
+            pytest.skip("the npm registry can't be reached: " + said.strip().splitlines()[-1])
+        assert done.returncode == 0, said
+        try:
+            os.rename(folder, place)
+        except OSError:
+            assert place.is_dir()  # another run was quicker
+        os.makedirs(folder, exist_ok=True)  # for its end
+
+
+class LibraryReceiver(Helper):
+    """Accepts everything and says what the libraries understood."""
+
+    script = "receiver.js"
+
+    def __init__(self, folder, secrets=None):
+        path = os.path.join(folder, "understood.jsonl")
+        open(path, "wb").close()
+        self._place = installed()
+        super().__init__(log=path, secrets=secrets or {})
+        self.port = self.hello["port"]
+        self.url = f"http://127.0.0.1:{self.port}/inbox"
+        self._log = LineLog(path)
+
+    def command(self, arguments):
+        # It looks for the packages where they are, not where it is.
+        return ["env", f"NODE_PATH={self._place / 'node_modules'}", "node",
+                str(SOURCES / self.script), json.dumps(arguments)]
+
+    def understood(self, ids, seconds=20):
+        """By id, what was made of these; each has to come once."""
+        def missing():
+            return set(ids) - {entry["id"] for entry in self._log.entries()}
+
+        until(lambda: not missing(), seconds, lambda: f"{len(missing())} events to come", poll=0.05)
+        wanted = set(ids)
+        entries = [entry for entry in self._log.entries() if entry["id"] in wanted]
+        assert len(entries) == len(wanted)
+        return {entry["id"]: entry for entry in entries}

@@ -54,7 +54,11 @@ void append_data(std::string& text, std::string_view payload, std::string_view c
   } else if (is_text_type(media_type) && is_utf8_type(content_type) && is_plain_text(payload)) {
     text += ",\"data\":" + json_string(payload);
   } else {
-    text += ",\"data_base64\":\"" + base64(payload) + '"';
+    const std::string encoded = base64(payload);
+    text.reserve(text.size() + encoded.size() + 32);  // one copy, since it may be large
+    text += ",\"data_base64\":\"";
+    text += encoded;
+    text += '"';
   }
 }
 

@@ -177,6 +177,32 @@ def openssl(*arguments):
     subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=30)
 
 
+def test_a_signature_by_a_private_key_is_verified_with_the_public_key_alone(world):
+    private, public, signature_file, signed = [
+        os.path.join(world.folder, name) for name in ("private", "public", "signature", "signed")]
+    openssl("genpkey", "-algorithm", "ed25519", "-outform", "DER", "-out", private)
+    openssl("pkey", "-inform", "DER", "-in", private, "-pubout", "-out", public)
+    keys = os.path.join(world.folder, "signing-keys")
+    with open(private, "rb") as file:
+        write_keys(keys, OLD, "whsk_" + base64.b64encode(file.read()[-32:]).decode())
+    outbox, receiver = world.outbox(), world.receiver()
+    world.relay(outbox, receiver, {"brokers": {"main": {"signingKeyFile": keys}}})
+    payload = bytes(range(256))
+    receiver.wait_for_ids([outbox.insert(payload=payload)], 10)
+    fields = headers_of(receiver.requests()[0])
+    shared, own = fields["webhook-signature"].split(" ")
+    assert shared.startswith("v1,") and own.startswith("v1a,")
+    with open(signature_file, "wb") as file:
+        file.write(base64.b64decode(own.removeprefix("v1a,")))
+    for body, good in [(payload, True), (payload[1:], False)]:
+        with open(signed, "wb") as file:
+            file.write(f"{fields['webhook-id']}.{fields['webhook-timestamp']}.".encode() + body)
+        verified = subprocess.run(
+            ["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", "-inkey", public, "-in", signed,
+             "-sigfile", signature_file], capture_output=True, timeout=30, check=False)
+        assert (verified.returncode == 0) == good, verified
+
+
 class Authority:
     """A certificate authority, made with the openssl command."""
 

@@ -27,21 +27,19 @@ NO_NETWORK = ["ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT
 
 @functools.lru_cache(maxsize=None)
 def installed():
-    """The folder with the packages and the receiver; skips the test where there can be none."""
+    """The folder with the packages, and why there is none: one of the two."""
     for program in ["node", "npm"]:
         if not shutil.which(program):
-            pytest.skip(f"{program} is missing (Debian: apt-get install nodejs npm)")
+            return None, f"{program} is missing (Debian: apt-get install nodejs npm)"
     lock = (SOURCES / "package-lock.json").read_bytes()
     name = "receivers-" + hashlib.sha256(lock).hexdigest()[:12]
     beside = pathlib.Path(binary()).parent
     place = (beside if os.access(beside, os.W_OK) else pathlib.Path(tempfile.gettempdir())) / name
-    if not place.is_dir():
-        install(place)
-    return place
+    return place, "" if place.is_dir() else install(place)
 
 
 def install(place):
-    """In a folder of its own first, so that what is there is always whole."""
+    """In a folder of its own first, so that what is there is always whole. Returns why not."""
     with tempfile.TemporaryDirectory(dir=place.parent) as folder:
         for file in ["package.json", "package-lock.json"]:
             shutil.copy(SOURCES / file, folder)
@@ -50,14 +48,16 @@ def install(place):
              "--fetch-retries=1", "--fetch-timeout=30000"],
             cwd=folder, capture_output=True, text=True, timeout=300)
         said = done.stdout + done.stderr
-        if done.returncode != 0 and any(word in said for word in NO_NETWORK):
-            pytest.skip("the npm registry can't be reached: " + said.strip().splitlines()[-1])
+        blamed = [line for line in said.splitlines() if any(word in line for word in NO_NETWORK)]
+        if done.returncode != 0 and blamed:
+            return f"the npm registry can't be reached: {blamed[0]}"
         assert done.returncode == 0, said
         try:
             os.rename(folder, place)
         except OSError:
             assert place.is_dir()  # another run was quicker
         os.makedirs(folder, exist_ok=True)  # for its end
+    return ""
 
 
 class LibraryReceiver(Helper):
@@ -68,7 +68,9 @@ class LibraryReceiver(Helper):
     def __init__(self, folder, secrets=None):
         path = os.path.join(folder, "understood.jsonl")
         open(path, "wb").close()
-        self._place = installed()
+        self._place, missing = installed()
+        if missing:
+            pytest.skip(missing)
         super().__init__(log=path, secrets=secrets or {})
         self.port = self.hello["port"]
         self.url = f"http://127.0.0.1:{self.port}/inbox"

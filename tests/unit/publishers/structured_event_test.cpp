@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
+#include <random>
+
+#include "publishers/wire/text.h"
 
 namespace outbox {
 
@@ -124,6 +127,66 @@ TEST_CASE("an empty payload is no data, whatever its type") {
     CHECK_FALSE(event.contains("data_base64"));
     CHECK(event.at("datacontenttype") == type);
   }
+}
+
+TEST_CASE("whatever the payload is, the event is JSON and gives it back") {
+  const std::vector<std::string> types = {"application/json", "text/plain", "image/png",
+                                          "application/xml", "a/b+json; charset=utf-16"};
+  const std::vector<std::string> pieces = {"{",
+                                           "}",
+                                           "[",
+                                           "]",
+                                           "\"",
+                                           "\\",
+                                           ":",
+                                           ",",
+                                           "1",
+                                           "-",
+                                           ".",
+                                           "e",
+                                           "null",
+                                           "\"k\":",
+                                           " ",
+                                           "\n",
+                                           "\"id\":\"forged\"",
+                                           "\\u0000",
+                                           "\xC3\xBC",
+                                           "\xC3",
+                                           "\xEF\xBB\xBF",
+                                           "\x7F",
+                                           "\x1B",
+                                           "x",
+                                           std::string(1, '\0')};
+  std::mt19937 random(7);
+  const auto below = [&](std::size_t limit) { return random() % limit; };
+  for (int round = 0; round < 20'000; ++round) {
+    std::string payload;
+    for (std::size_t left = below(8); left > 0; --left) payload += pieces[below(pieces.size())];
+    const std::string text =
+        structured_event(event_with(types[below(types.size())], payload), "/s");
+    CAPTURE(text);
+    const nlohmann::json event = nlohmann::json::parse(text);
+    CHECK(event.at("id") == "one");
+    CHECK(event.contains("data") + event.contains("data_base64") == (payload.empty() ? 0 : 1));
+    std::string back;
+    if (event.contains("data_base64")) {
+      back = base64_decoded(std::string(event.at("data_base64"))).value();
+    } else if (event.contains("data")) {
+      const std::string type = event.at("datacontenttype");
+      const bool is_text = type == "text/plain" || type == "application/xml";
+      back =
+          is_text ? std::string(event.at("data")) : text.substr(text.size() - payload.size() - 1);
+      if (!is_text) back.pop_back();
+    }
+    CHECK((back == payload));
+  }
+}
+
+TEST_CASE("JSON may nest as deeply as it likes") {
+  const std::string open(1 << 20, '[');
+  const std::string whole = open + std::string(1 << 20, ']');
+  CHECK(structured_event(event_with("application/json", whole), "/s").ends_with(whole + "}"));
+  CHECK(structured_event(event_with("application/json", open), "/s").ends_with("\"}"));
 }
 
 TEST_CASE("a structured event is the same each time") {

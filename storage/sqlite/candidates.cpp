@@ -22,8 +22,8 @@ std::string own_columns(const Sql& sql) {
   const Columns& c = sql.mapping().columns;
   const std::string payload = sql.column(c.payload);
   return fmt::format("{}, {}, {}, {}, CASE typeof({}) WHEN 'blob' THEN length({}) END",
-                     sql.row_key(), sql.order(), sql.column(c.not_before),
-                     sql.column(c.ordering_key), payload, payload);
+                     sql.row_key(), sql.order(), sql.value(c.not_before), sql.value(c.ordering_key),
+                     payload, payload);
 }
 
 std::string candidate_columns(const Sql& sql, const std::string& due) {
@@ -32,7 +32,11 @@ std::string candidate_columns(const Sql& sql, const std::string& due) {
       own_columns(sql), due);
 }
 
-std::string due_column(const Sql& sql) { return sql.column(sql.mapping().columns.next_attempt); }
+// When a failed row is due, where the table's own columns can hold it.
+std::string due_column(const Sql& sql) {
+  const Mapping& mapping = sql.mapping();
+  return mapping.holds_failed() ? sql.column(mapping.columns.next_attempt) : "NULL";
+}
 
 std::string outbox_sql(const Sql& sql, const std::string& from, const std::string& rest) {
   return fmt::format("SELECT {} FROM {} {} WHERE {}", candidate_columns(sql, due_column(sql)), from,
@@ -47,33 +51,38 @@ std::string side_sql(const Sql& sql, const std::string& index, const std::string
       candidate_columns(sql, "r.due"), index, sql.table(), sql.row_key(), rest);
 }
 
-Candidate read_own(const Query::Rows& rows) {
+// Nothing for a row without a key: there is no name by which it could be leased.
+std::optional<Candidate> read_own(const Query::Rows& rows) {
+  auto key = rows.value(0);
+  if (!key) return std::nullopt;
   Candidate candidate;
-  candidate.row = rows.integer(0);
-  candidate.order = rows.integer(1);
+  candidate.key = std::move(*key);
+  candidate.place = rows.integer(1);
   candidate.not_before = rows.maybe_text(2);
-  candidate.key = rows.maybe_text(3);
+  candidate.ordering_key = rows.maybe_text(3);
   if (!rows.null(4)) candidate.payload_size = static_cast<std::uint64_t>(rows.integer(4));
   return candidate;
 }
 
-Candidate read(const Query::Rows& rows) {
-  Candidate candidate = read_own(rows);
+std::optional<Candidate> read(const Query::Rows& rows) {
+  auto found = read_own(rows);
+  if (!found) return std::nullopt;
+  Candidate& candidate = *found;
   candidate.holder = rows.maybe_integer(5);
   candidate.noted = rows.integer(8) != 0;
   candidate.due = rows.maybe_text(9);
-  if (!candidate.noted) return candidate;
+  if (!candidate.noted) return found;
   candidate.side_state = rows.maybe_text(6);
   candidate.takeovers = rows.integer(7);
   candidate.last_delay_ms = rows.maybe_integer(10);
-  return candidate;
+  return found;
 }
 
 }  // namespace
 
 Candidates::Candidates(Connection& connection, const Sql& sql, std::string outbox)
     : outbox_(std::move(outbox)),
-      keys_in_order_(sql.mapping().row_key == sql.mapping().order),
+      keys_in_order_(sql.mapping().key_is_order()),
       unmarked_(connection.database(),
                 fmt::format("SELECT {0} FROM {1} WHERE {2} AND {3} > ?1 ORDER BY {3} LIMIT ?2",
                             own_columns(sql), sql.from_pending(), sql.is_pending(), sql.order())),
@@ -91,8 +100,9 @@ Candidates::Candidates(Connection& connection, const Sql& sql, std::string outbo
                                      sql.is_failed(), due_column(sql), sql.order()))),
       dueless_(connection.database(),
                outbox_sql(sql, sql.from_failed(),
-                          fmt::format("{0} AND {1} IS NULL ORDER BY {2} LIMIT ?2", sql.is_failed(),
-                                      due_column(sql), sql.order()))),
+                          fmt::format("{0} AND {1} IS NULL AND r.state IS NULL "
+                                      "ORDER BY {2} LIMIT ?2",
+                                      sql.is_failed(), due_column(sql), sql.order()))),
       farthest_(connection.database(),
                 outbox_sql(sql, sql.from_failed(),
                            fmt::format("{0} AND {1} > ?2 ORDER BY {1} DESC, {2} DESC LIMIT ?3",
@@ -171,12 +181,13 @@ void Candidates::walk_fresh(const std::function<bool()>& enough, const Visitor& 
   while (rows.next()) {
     if (enough()) return;
     ++seen;
-    const Candidate candidate = unmarked ? read_own(rows) : read(rows);
-    const bool elsewhere = candidate.side_state && candidate.side_state != state::kPending;
-    const Step step = elsewhere ? Step::passed : visit(candidate);
+    const auto candidate = unmarked ? read_own(rows) : read(rows);
+    const bool elsewhere =
+        !candidate || (candidate->side_state && candidate->side_state != state::kPending);
+    const Step step = elsewhere ? Step::passed : visit(*candidate);
     if (step == Step::halt) return;
     if (step == Step::passed) fresh_.pass();
-    fresh_position_ = candidate.order;
+    fresh_position_ = rows.integer(1);
   }
   if (seen == budget_) return;  // the next walk goes on
   fresh_.reach_end();
@@ -202,19 +213,20 @@ void Candidates::walk_due(const std::function<bool()>& enough, const Visitor& vi
 void Candidates::walk_index(const std::function<bool()>& enough, const Visitor& visit) {
   if (enough()) return;
   due_.leave_end();
-  auto rows = failed_.rows(outbox_, due_position_.due, due_position_.order, budget_);
+  auto rows = failed_.rows(outbox_, due_position_.due, due_position_.place, budget_);
   std::size_t seen = 0;
   while (rows.next()) {
     if (enough()) return;
     ++seen;
-    const Candidate candidate = read(rows);
-    const Due due = due_of(candidate.due.value_or(""));
+    const auto candidate = read(rows);
+    const std::string when = rows.text(9);
+    const Due due = due_of(when);
     if (due == Due::later_as_all_after) break;
-    const bool elsewhere = due == Due::later || candidate.side_state;
-    const Step step = elsewhere ? Step::passed : visit(candidate);
+    const bool elsewhere = !candidate || due == Due::later || candidate->side_state;
+    const Step step = elsewhere ? Step::passed : visit(*candidate);
     if (step == Step::halt) return;
     if (step == Step::passed) due_.pass();
-    due_position_ = {candidate.due.value_or(""), candidate.order};
+    due_position_ = {when, rows.integer(1)};
   }
   if (seen == budget_) return;
   due_.reach_end();
@@ -226,9 +238,10 @@ void Candidates::walk_beside(const std::function<bool()>& enough, const Visitor&
   for (const char* name : {state::kFailed, state::kPending}) {
     auto rows = beside_.rows(outbox_, name, budget_);
     while (!enough() && rows.next()) {
-      const Candidate candidate = read(rows);
-      if (candidate.due && due_of(*candidate.due) != Due::now && !is_absurd(candidate)) break;
-      if (visit(candidate) == Step::halt) return;
+      const auto candidate = read(rows);
+      if (!candidate) continue;
+      if (candidate->due && due_of(*candidate->due) != Due::now && !is_absurd(*candidate)) break;
+      if (visit(*candidate) == Step::halt) return;
     }
   }
 }
@@ -240,8 +253,8 @@ void Candidates::walk_odd(const std::function<bool()>& enough, const Visitor& vi
   {
     auto rows = dueless_.rows(outbox_, kOddMax);
     while (!enough() && rows.next()) {
-      const Candidate candidate = read(rows);
-      if (!candidate.side_state && visit(candidate) == Step::halt) {
+      const auto candidate = read(rows);
+      if (candidate && visit(*candidate) == Step::halt) {
         odd_looked_at_.reset();
         return;
       }
@@ -249,9 +262,9 @@ void Candidates::walk_odd(const std::function<bool()>& enough, const Visitor& vi
   }
   auto rows = farthest_.rows(outbox_, to_text(wall_ + kClockSlack), kOddMax);
   while (!enough() && rows.next()) {
-    const Candidate candidate = read(rows);
-    if (candidate.side_state || !is_absurd(candidate)) continue;
-    if (visit(candidate) == Step::halt) {
+    const auto candidate = read(rows);
+    if (!candidate || candidate->side_state || !is_absurd(*candidate)) continue;
+    if (visit(*candidate) == Step::halt) {
       odd_looked_at_.reset();
       return;
     }
@@ -262,18 +275,19 @@ void Candidates::walk_waiting(std::int64_t epoch_max, const std::function<bool()
                               const Visitor& visit) {
   auto rows = waiting_.rows(outbox_, epoch_max, budget_);
   while (!enough() && rows.next()) {
-    if (visit(read(rows)) == Step::halt) return;
+    const auto candidate = read(rows);
+    if (candidate && visit(*candidate) == Step::halt) return;
   }
 }
 
-std::optional<Candidate> Candidates::find(std::int64_t row) {
-  auto rows = one_.rows(outbox_, row);
-  return rows.next() ? std::optional(read(rows)) : std::nullopt;
+std::optional<Candidate> Candidates::find(const Value& key) {
+  auto rows = one_.rows(outbox_, key);
+  return rows.next() ? read(rows) : std::nullopt;
 }
 
-void Candidates::turn_back(std::int64_t order) {
+void Candidates::turn_back(std::int64_t place) {
   due_.note_change();
-  back_to_ = std::min(back_to_.value_or(order), order);
+  back_to_ = std::min(back_to_.value_or(place), place);
 }
 
 // Our own form sorts like time, so that the first row that is due later ends a walk. A person may

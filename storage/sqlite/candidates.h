@@ -16,10 +16,10 @@ namespace outbox::sqlite {
 
 // One row, as far as small columns tell.
 struct Candidate {
-  std::int64_t row = 0;
-  std::int64_t order = 0;
+  Value key;
+  std::int64_t place = 0;  // the rowid
   std::optional<std::string> not_before;
-  std::optional<std::string> key;
+  std::optional<std::string> ordering_key;
   std::optional<std::uint64_t> payload_size;  // absent for texts, whose size takes a probe
   std::optional<std::int64_t> holder;         // the incarnation that leased it
   std::optional<std::string> side_state;
@@ -56,10 +56,10 @@ class Candidates {
   // Failed rows that wait for a broker's recovery since this epoch or an earlier one.
   void walk_waiting(std::int64_t epoch_max, const std::function<bool()>& enough,
                     const Visitor& visit);
-  std::optional<Candidate> find(std::int64_t row);
+  std::optional<Candidate> find(const Value& key);
 
   // A row in this place may be leased again: begin there, if the walk is past it.
-  void turn_back(std::int64_t order);
+  void turn_back(std::int64_t place);
   void start_over();
   // What walk_due() took may not have been used after all.
   void start_over_due() {
@@ -75,7 +75,7 @@ class Candidates {
  private:
   struct DuePosition {
     std::string due;
-    std::int64_t order = 0;
+    std::int64_t place = 0;
     auto operator<=>(const DuePosition&) const = default;
   };
   enum class Due { now, later, later_as_all_after };
@@ -89,7 +89,7 @@ class Candidates {
   void apply_turn_back();
 
   std::string outbox_;
-  const bool keys_in_order_;  // a row's key is its place
+  const bool keys_in_order_;
   Query unmarked_;
   Query lease_beyond_;
   Query side_beyond_;

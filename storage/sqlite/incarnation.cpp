@@ -116,13 +116,13 @@ LeaseId Registration::next_epoch(LeaseId seen) {
 
 void Registration::lease(const Identity& identity, LeaseId epoch, const std::vector<Picked>& rows) {
   for (const Picked& picked : rows) {
-    lease_.run(outbox_, picked.row, identity.incarnation, signed_epoch(epoch), picked.alone ? 1 : 0,
+    lease_.run(outbox_, picked.key, identity.incarnation, signed_epoch(epoch), picked.alone ? 1 : 0,
                picked.payload_size > kRewriteMax ? 1 : 0, picked.noted ? 1 : 0);
   }
 }
 
-void Registration::forget(const std::vector<std::int64_t>& rows) {
-  for (const std::int64_t row : rows) forget_.run(outbox_, row);
+void Registration::forget(const std::vector<Value>& keys) {
+  for (const Value& key : keys) forget_.run(outbox_, key);
 }
 
 }  // namespace outbox::sqlite

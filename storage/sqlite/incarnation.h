@@ -53,7 +53,7 @@ class Registration {
   LeaseId next_epoch(LeaseId seen);
 
   void lease(const Identity& identity, LeaseId epoch, const std::vector<Picked>& rows);
-  void forget(const std::vector<std::int64_t>& rows);
+  void forget(const std::vector<Value>& keys);
 
  private:
   std::string outbox_;

@@ -3,7 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
+#include <utility>
+
+#include "storage/sqlite/connection.h"
+#include "storage/sqlite/presets.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -19,68 +24,248 @@ std::string doubled(const std::string& text, char quote) {
   return result + quote;
 }
 
-bool starts_with_ignoring_case(std::string_view text, std::string_view lower_case_start) {
-  if (text.size() < lower_case_start.size()) return false;
-  return std::equal(
-      lower_case_start.begin(), lower_case_start.end(), text.begin(),
-      [](char expected, char letter) {
-        return expected ==
-               (letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter);
-      });
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& letter : result) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return result;
+}
+
+// Any name will do, quoted, but for characters that no log line or shell survives.
+void check_name(const std::string& setting, const std::string& name) {
+  if (name.size() > kNameLengthMax) {
+    throw SettingsError(
+        fmt::format("{} is longer than {} characters: '{}'", setting, kNameLengthMax, name));
+  }
+  const bool printable = std::all_of(name.begin(), name.end(), [](char letter) {
+    return static_cast<unsigned char>(letter) >= ' ' && letter != 0x7f;
+  });
+  if (!printable) {
+    throw SettingsError(fmt::format("{}: '{}' has control characters", setting, name));
+  }
 }
 
 void check_table_name(const std::string& name) {
   if (name.empty()) throw SettingsError("store.table is empty: name the outbox table");
-  if (name.size() > kNameLengthMax) {
-    throw SettingsError(
-        fmt::format("store.table is longer than {} characters: '{}'", kNameLengthMax, name));
-  }
-  const bool plain = std::all_of(name.begin(), name.end(), [](char letter) {
-    return static_cast<unsigned char>(letter) >= ' ' && letter != '"' && letter != '.' &&
-           letter != 0x7f;
-  });
-  if (!plain) {
-    throw SettingsError(fmt::format(
-        "store.table: '{}' is no table name for SQLite: give the bare name, without a schema, "
-        "quotes or control characters",
-        name));
-  }
-  if (starts_with_ignoring_case(name, "sqlite_") ||
-      starts_with_ignoring_case(name, "outbox_relay_")) {
+  check_name("store.table", name);
+  if (lower(name).starts_with("sqlite_") || lower(name).starts_with("outbox_relay_")) {
     throw SettingsError(fmt::format("store.table: the name '{}' is reserved", name));
+  }
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+const Mapping& preset_named(const std::string& name) {
+  for (const Mapping& preset : presets()) {
+    if (preset.preset == name) return preset;
+  }
+  throw SettingsError(fmt::format("store.preset: SQLite has no preset '{}'; it has: {}", name,
+                                  listed(preset_names())));
+}
+
+// Where the setting `key` of store.columns goes.
+std::string Columns::*column_named(const std::string& key) {
+  // The relay's own preset has them all.
+  const Mapping& all = preset_named("relay");
+  std::vector<std::string> keys;
+  for (const ColumnChoice& choice : all.choices) {
+    if (choice.key == key) return choice.column;
+    keys.push_back(choice.key);
+  }
+  throw SettingsError(
+      fmt::format("store.columns: there is no '{}'; there are: {}", key, listed(keys)));
+}
+
+void override_column(Mapping& mapping, const std::string& key, const std::string& name) {
+  check_name("store.columns." + key, name);
+  const ColumnChoice given{column_named(key), key, {name}, true};
+  std::erase_if(mapping.choices, [&](const ColumnChoice& choice) { return choice.key == key; });
+  if (!name.empty()) mapping.choices.push_back(given);
+  // A column that was named is read as it is.
+  if (key == "payload") mapping.payload_sql = "{}";
+  if (key == "headers") mapping.headers_sql = "{}";
+}
+
+void override_state(Mapping& mapping, const std::string& key, const std::string& value) {
+  const std::array<std::pair<const char*, std::string States::*>, 4> states{
+      {{"pending", &States::pending},
+       {"failed", &States::failed},
+       {"processed", &States::processed},
+       {"deadLettered", &States::dead_lettered}}};
+  check_name("store.states." + key, value);
+  for (const auto& [name, state] : states) {
+    if (key != name) continue;
+    mapping.states.*state = value;
+    return;
+  }
+  throw SettingsError(fmt::format(
+      "store.states: there is no '{}'; there are: pending, failed, processed, deadLettered", key));
+}
+
+TimeFormat time_format(const std::string& name) {
+  constexpr std::array<std::pair<const char*, TimeFormat>, 5> formats{
+      {{"iso", TimeFormat::iso},
+       {"sql", TimeFormat::sql},
+       {"seconds", TimeFormat::seconds},
+       {"milliseconds", TimeFormat::milliseconds},
+       {"ticks", TimeFormat::ticks}}};
+  for (const auto& [known, format] : formats) {
+    if (name == known) return format;
+  }
+  throw SettingsError(
+      fmt::format("store.times: '{}' is none of iso, sql, seconds, milliseconds, ticks", name));
+}
+
+void check_states(const Mapping& mapping) {
+  const States& s = mapping.states;
+  std::vector<std::string> values;
+  for (const std::string& value : {s.pending, s.failed, s.processed, s.dead_lettered}) {
+    if (value.empty()) continue;
+    if (std::find(values.begin(), values.end(), value) != values.end()) {
+      throw SettingsError(fmt::format("store.states: two states are both '{}'", value));
+    }
+    values.push_back(value);
+  }
+  if (s.pending.empty() || s.processed.empty()) {
+    throw SettingsError("store.states: pending and processed are needed");
+  }
+}
+
+void check_essentials(const Mapping& mapping) {
+  for (const auto& [column, key] :
+       {std::pair(&Columns::id, "id"), std::pair(&Columns::event_type, "eventType"),
+        std::pair(&Columns::payload, "payload")}) {
+    if (!(mapping.columns.*column).empty()) continue;
+    throw SettingsError(fmt::format("store.columns.{}: a message can't do without", key));
+  }
+}
+
+// Declared types that make SQLite store a text of digits as a number.
+bool is_numeric(const std::string& type) {
+  const std::string name = lower(type);
+  if (name.find("int") != std::string::npos) return true;
+  for (const char* text : {"char", "clob", "text", "blob"}) {
+    if (name.find(text) != std::string::npos) return false;
+  }
+  return !name.empty();
+}
+
+bool is_number(const std::string& text) {
+  const std::size_t start = text.starts_with('-') ? 1 : 0;
+  return text.size() > start && text.size() < start + 19 &&
+         std::all_of(text.begin() + static_cast<std::ptrdiff_t>(start), text.end(),
+                     [](char letter) { return letter >= '0' && letter <= '9'; });
+}
+
+const TableColumn* find_column(const std::vector<TableColumn>& columns, const std::string& name) {
+  for (const TableColumn& column : columns) {
+    if (lower(column.name) == lower(name)) return &column;
+  }
+  return nullptr;
+}
+
+void resolve_columns(Mapping& mapping, const std::vector<TableColumn>& columns) {
+  std::vector<std::string> missing;
+  mapping.columns = {};
+  for (const ColumnChoice& choice : mapping.choices) {
+    const TableColumn* found = nullptr;
+    for (const std::string& name : choice.names) {
+      if (found == nullptr) found = find_column(columns, name);
+    }
+    if (found != nullptr) {
+      mapping.columns.*choice.column = found->name;
+    } else if (choice.required) {
+      missing.push_back(fmt::format("{}", fmt::join(choice.names, " or ")));
+    }
+  }
+  if (missing.empty()) return;
+  throw Unusable(fmt::format(
+      "the table {} has no column {}: {}", mapping.table, listed(missing),
+      mapping.foreign() ? "name its columns in store.columns, or choose another store.preset "
+                          "(outbox-relay mapping detect proposes one)"
+                        : "add what is missing (outbox-relay init prints the whole table)"));
+}
+
+// The rowid under its own name, or one of those by which SQLite knows it and the table does not.
+std::string order_of(const Mapping& mapping, const std::vector<TableColumn>& columns) {
+  for (const TableColumn& column : columns) {
+    if (column.primary_key && lower(column.type) == "integer") return column.name;
+  }
+  for (const char* name : {"rowid", "_rowid_", "oid"}) {
+    if (find_column(columns, name) == nullptr) return name;
+  }
+  throw Unusable(
+      fmt::format("the table {} uses all names of the rowid for its own columns", mapping.table));
+}
+
+void resolve_states(Mapping& mapping, const std::vector<TableColumn>& columns) {
+  if (!mapping.holds_processed() && !mapping.stateless) {
+    throw Unusable(
+        fmt::format("the table {} has no column that tells processed rows from others: name it in "
+                    "store.columns, as status or processedAt",
+                    mapping.table));
+  }
+  if (mapping.columns.status.empty()) {
+    mapping.states = {};
+    return;
+  }
+  mapping.numeric_status = is_numeric(find_column(columns, mapping.columns.status)->type);
+  const States& s = mapping.states;
+  for (const std::string& state : {s.pending, s.failed, s.processed, s.dead_lettered}) {
+    if (state.empty() || !mapping.numeric_status || is_number(state)) continue;
+    throw Unusable(fmt::format(
+        "the column {} of the table {} holds numbers, so that no row is ever '{}': say in "
+        "store.states which number stands for which state",
+        mapping.columns.status, mapping.table, state));
   }
 }
 
 }  // namespace
 
-std::vector<std::string> Mapping::column_names() const {
-  return {row_key,
-          columns.id,
-          columns.event_type,
-          columns.ordering_key,
-          columns.destination,
-          columns.content_type,
-          columns.headers,
-          columns.traceparent,
-          columns.occurred_on,
-          columns.not_before,
-          columns.status,
-          columns.retry_count,
-          columns.next_attempt,
-          columns.last_error,
-          columns.processed_on,
-          columns.dead_letter_reason,
-          columns.payload};
+bool Mapping::holds_processed() const {
+  return !columns.status.empty() || !columns.processed_on.empty();
+}
+
+// Due times are compared as texts of our own form.
+bool Mapping::holds_failed() const {
+  return !columns.status.empty() && !states.failed.empty() && !columns.retry_count.empty() &&
+         !columns.next_attempt.empty() && times == TimeFormat::iso;
+}
+
+bool Mapping::holds_dead() const {
+  return !columns.status.empty() && !states.dead_lettered.empty() &&
+         !columns.dead_letter_reason.empty();
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Mapping& preset : presets()) names.push_back(preset.preset);
+  return names;
 }
 
 Mapping mapping_of(const StoreSettings& settings) {
-  if (settings.preset != "relay") {
-    throw SettingsError(
-        fmt::format("store.preset: SQLite has no preset '{}'; it has: relay", settings.preset));
-  }
+  Mapping mapping = preset_named(settings.preset);
   check_table_name(settings.table);
-  Mapping mapping;
   mapping.table = settings.table;
+  for (const auto& [key, name] : settings.columns) override_column(mapping, key, name);
+  for (const auto& [key, value] : settings.states) override_state(mapping, key, value);
+  if (!settings.times.empty()) mapping.times = time_format(settings.times);
+  for (const ColumnChoice& choice : mapping.choices) {
+    mapping.columns.*choice.column = choice.names.front();
+  }
+  check_essentials(mapping);
+  if (!mapping.columns.status.empty()) check_states(mapping);
+  mapping.order = mapping.row_key();
+  return mapping;
+}
+
+Mapping resolved(Mapping mapping, const std::vector<TableColumn>& columns) {
+  resolve_columns(mapping, columns);
+  resolve_states(mapping, columns);
+  mapping.order = order_of(mapping, columns);
   return mapping;
 }
 

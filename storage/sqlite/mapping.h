@@ -2,6 +2,7 @@
 // that another table only needs another one.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,46 +10,101 @@
 
 namespace outbox::sqlite {
 
+// Names of columns. Empty: the table has no such column, and the relay keeps beside it what it
+// needs to know.
 struct Columns {
-  std::string id = "id";
-  std::string event_type = "event_type";
-  std::string ordering_key = "ordering_key";
-  std::string destination = "destination";
-  std::string content_type = "content_type";
-  std::string headers = "headers";
-  std::string traceparent = "traceparent";
-  std::string occurred_on = "occurred_on_utc";
-  std::string not_before = "not_before_utc";
-  std::string status = "status";
-  std::string retry_count = "retry_count";
-  std::string next_attempt = "next_attempt_on_utc";
-  std::string last_error = "last_error";
-  std::string processed_on = "processed_on_utc";
-  std::string dead_letter_reason = "dead_letter_reason";
-  std::string payload = "payload";
+  std::string sequence;  // an INTEGER PRIMARY KEY that is not the id
+  std::string id;
+  std::string event_type;
+  std::string ordering_key;
+  std::string destination;
+  std::string content_type;
+  std::string headers;
+  std::string traceparent;
+  std::string occurred_on;
+  std::string not_before;
+  std::string status;
+  std::string retry_count;
+  std::string next_attempt;
+  std::string last_error;
+  std::string processed_on;
+  std::string dead_letter_reason;
+  std::string payload;
 };
 
+// What stands in the status column. Empty: the table has no such state.
 struct States {
-  std::string pending = "Pending";
-  std::string failed = "Failed";
-  std::string processed = "Processed";
-  std::string dead_lettered = "DeadLettered";
+  std::string pending;
+  std::string failed;
+  std::string processed;
+  std::string dead_lettered;
+};
+
+// How times are written, and how numbers are read as times. Texts are read in every form that
+// SQLite's date functions know.
+enum class TimeFormat {
+  iso,           // 2026-11-30T18:42:00.123Z
+  sql,           // 2026-11-30 18:42:00.123
+  seconds,       // since 1970
+  milliseconds,  // since 1970
+  ticks,         // of 100 ns, since the year 1 (.NET)
+};
+
+// The columns of a table, as it was found.
+struct TableColumn {
+  std::string name;
+  std::string type;          // as declared
+  bool primary_key = false;  // the only column of it
+};
+
+// One column of a preset, by the names that it may have.
+struct ColumnChoice {
+  std::string Columns::*column = nullptr;
+  std::string key;                 // in store.columns
+  std::vector<std::string> names;  // the first one that the table has is taken
+  bool required = false;
 };
 
 struct Mapping {
   std::string table;
-  std::string row_key = "sequence";  // the rowid, or an alias of it
-  std::string order = "sequence";    // an integer that rises with each insert
+  std::string preset;
+  std::vector<ColumnChoice> choices;
   Columns columns;
   States states;
+  TimeFormat times = TimeFormat::iso;
+  bool numeric_status = false;  // states are numbers
+  std::string order;            // the rowid under a name that the table leaves it; rises by insert
+  // How message parts are read if not from a column of their own: SQL with the column's name in
+  // place of each {}.
+  bool stateless = false;  // rows have no state of their own; else a table without is refused
+  std::string payload_sql = "{}";
+  std::string headers_sql = "{}";
 
-  // Every column that the table must have.
-  std::vector<std::string> column_names() const;
+  // Somebody else's table, which the relay must not extend or clean up by itself.
+  bool foreign() const { return preset != "relay"; }
+  // The column by which a row is known, also to the relay's own tables.
+  const std::string& row_key() const {
+    return columns.sequence.empty() ? columns.id : columns.sequence;
+  }
+  // Whether a row's key is its place in the order of the table.
+  bool key_is_order() const { return row_key() == order; }
+
+  // Which verdicts the table's own columns can hold. What they can't is kept beside the row.
+  bool holds_processed() const;
+  bool holds_failed() const;
+  bool holds_dead() const;
 };
 
-// The mapping that the settings ask for. Throws SettingsError if there is no such preset, or the
-// table's name can't be one.
+// The mapping that the settings ask for, with the first name of each choice: what it is in a given
+// table, resolved() finds out. Throws SettingsError if there is no such preset, a name can't be
+// one, or an override names no column or state.
 Mapping mapping_of(const StoreSettings& settings);
+
+// The mapping with the names that this table has, spelt as the table spells them. Throws Unusable,
+// naming what is missing.
+Mapping resolved(Mapping mapping, const std::vector<TableColumn>& columns);
+
+std::vector<std::string> preset_names();
 
 // `name` as an SQL identifier, `text` as an SQL string literal.
 std::string quoted(const std::string& name);

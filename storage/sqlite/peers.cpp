@@ -100,10 +100,12 @@ TakeOver Peers::take_over(const Ended& ended, const Holder& holder, std::size_t 
                           Settler& settler) {
   TakeOver result;
   if (!still_ended(ended)) return result;
-  std::vector<std::pair<std::int64_t, bool>> leases;
+  std::vector<std::pair<Value, bool>> leases;
   {
     auto rows = leases_.rows(outbox_, ended.incarnation, limit);
-    while (rows.next()) leases.emplace_back(rows.integer(0), rows.integer(1) != 0);
+    while (rows.next()) {
+      leases.emplace_back(rows.value(0).value_or(Value{}), rows.integer(1) != 0);
+    }
   }
   for (const auto& [row, alone] : leases) {
     std::uint32_t crashes = 0;

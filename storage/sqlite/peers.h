@@ -25,7 +25,7 @@ struct TakeOver {
   std::size_t leases = 0;
   bool complete = true;  // nothing of it is left
   std::vector<BuriedRow> buried;
-  std::vector<std::int64_t> rows;
+  std::vector<Value> rows;  // their keys
 };
 
 // Confined to the connection's thread.

@@ -8,6 +8,9 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <variant>
+
+#include "storage/sqlite/value.h"
 
 namespace outbox::sqlite {
 
@@ -34,6 +37,14 @@ class Query {
     }
     std::optional<std::int64_t> maybe_integer(int index) const {
       return null(index) ? std::nullopt : std::optional(integer(index));
+    }
+    // Nothing for NULL, and for a fraction, which is no key.
+    std::optional<Value> value(int index) const {
+      const SQLite::Column found = column(index);
+      if (found.isInteger()) return found.getInt64();
+      if (found.isText()) return found.getString();
+      if (found.isBlob()) return Blob{found.getString()};
+      return std::nullopt;
     }
 
    private:
@@ -72,21 +83,27 @@ class Query {
     (bind(texts, ++index, values), ...);
   }
 
-  template <class Value>
-  void bind(Texts texts, int index, const Value& value) {
-    if constexpr (std::is_same_v<Value, std::nullopt_t>) {
+  template <class Kind>
+  void bind(Texts texts, int index, const Kind& value) {
+    if constexpr (std::is_same_v<Kind, std::nullopt_t>) {
       statement_.bind(index);
-    } else if constexpr (std::is_integral_v<Value>) {
+    } else if constexpr (std::is_integral_v<Kind>) {
       statement_.bind(index, static_cast<std::int64_t>(value));
-    } else if constexpr (std::is_same_v<Value, std::string>) {
+    } else if constexpr (std::is_same_v<Kind, std::string>) {
       texts == Texts::lent ? statement_.bindNoCopy(index, value) : statement_.bind(index, value);
+    } else if constexpr (std::is_same_v<Kind, Blob>) {
+      const auto size = static_cast<int>(value.bytes.size());
+      texts == Texts::lent ? statement_.bindNoCopy(index, value.bytes.data(), size)
+                           : statement_.bind(index, value.bytes.data(), size);
+    } else if constexpr (std::is_same_v<Kind, Value>) {
+      std::visit([&](const auto& kind) { bind(texts, index, kind); }, value);
     } else {
       statement_.bind(index, value);
     }
   }
 
-  template <class Value>
-  void bind(Texts texts, int index, const std::optional<Value>& value) {
+  template <class Kind>
+  void bind(Texts texts, int index, const std::optional<Kind>& value) {
     if (value) {
       bind(texts, index, *value);
     } else {

@@ -1,4 +1,4 @@
-// What the relay calls a row: its key in the table, and a fingerprint of its event's id.
+// What the relay calls a row: its place and key in the table, and a fingerprint of its event's id.
 #pragma once
 
 #include <cstdint>
@@ -6,20 +6,23 @@
 #include <string_view>
 
 #include "relay/message.h"
+#include "storage/sqlite/value.h"
 
 namespace outbox::sqlite {
 
 // A key alone would name another row in a database file that was put in place of the one that the
 // row was leased from: a confirmation that comes late would mark that one as processed.
 struct RowHandle {
-  std::int64_t key = 0;
+  Value key;
+  std::int64_t place = 0;  // in the order of the table when the row was leased: a hint
   std::uint32_t fingerprint = 0;
 };
 
 std::uint32_t fingerprint_of_id(std::string_view event_id);
 
-// "42-1a2b3c4d"
-RowId to_row_id(std::int64_t key, std::string_view event_id);
+// "42-1a2b3c4d" where the place is the key, else with the key behind: "42-1a2b3c4d-t<text>",
+// "...-i<number>", "...-b<bytes>".
+RowId to_row_id(const Value& key, std::int64_t place, std::string_view event_id);
 // Nothing if the text is no such handle.
 std::optional<RowHandle> parse_row_id(const RowId& row);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "storage/sqlite/headers.h"
+#include "storage/sqlite/identifiers.h"
 #include "storage/sqlite/row_handle.h"
 
 namespace outbox::sqlite {
@@ -14,30 +15,31 @@ namespace {
 
 // No other column may hold more than this, so that a row takes a bounded amount of memory.
 constexpr std::uint64_t kValueBytesMax = 1u << 20;
-constexpr int kRowKey = 11;  // the column of it
+constexpr int kPayload = 10;  // columns of what is read
+constexpr int kRowKey = 11;
+constexpr int kPlace = 12;
 
 // Rows found by few others between them are read in one pass.
 constexpr std::size_t kSparseness = 2;
 
 std::string read_sql(const Sql& sql, const std::string& payload, const std::string& where) {
   const Columns& c = sql.mapping().columns;
-  return fmt::format("SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {} FROM {} AS o WHERE {}",
-                     sql.column(c.id), sql.column(c.event_type), sql.column(c.ordering_key),
-                     sql.column(c.destination), sql.column(c.content_type),
-                     sql.column(c.traceparent), sql.column(c.headers), sql.column(c.occurred_on),
-                     sql.column(c.not_before), sql.column(c.retry_count), payload, sql.row_key(),
-                     sql.table(), where);
+  return fmt::format(
+      "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {} FROM {} AS o WHERE {}",
+      sql.column(c.id), sql.column(c.event_type), sql.value(c.ordering_key),
+      sql.value(c.destination), sql.value(c.content_type), sql.value(c.traceparent), sql.headers(),
+      sql.value(c.occurred_on), sql.value(c.not_before), sql.value(c.retry_count), payload,
+      sql.row_key(), sql.order(), sql.table(), where);
 }
 
 std::string one_sql(const Sql& sql) {
-  const std::string payload = sql.column(sql.mapping().columns.payload);
-  return read_sql(sql, fmt::format("CASE WHEN ?2 THEN {} END", payload),
+  return read_sql(sql, fmt::format("CASE WHEN ?2 THEN {} END", sql.payload()),
                   fmt::format("{} = ?1", sql.row_key()));
 }
 
 std::string run_sql(const Sql& sql) {
-  return read_sql(sql, sql.column(sql.mapping().columns.payload),
-                  fmt::format("{0} BETWEEN ?1 AND ?2 ORDER BY {0}", sql.row_key()));
+  return read_sql(sql, sql.payload(),
+                  fmt::format("{0} BETWEEN ?1 AND ?2 ORDER BY {0}", sql.order()));
 }
 
 bool is_too_big(const SQLite::Exception& error) {
@@ -46,12 +48,14 @@ bool is_too_big(const SQLite::Exception& error) {
 
 // Whether these rows lie close together in the table, and all of them may be loaded.
 bool is_run(std::span<const Picked> rows, std::uint64_t payload_max) {
-  const auto ascending = [](const Picked& one, const Picked& other) { return one.row < other.row; };
+  const auto ascending = [](const Picked& one, const Picked& other) {
+    return one.place < other.place;
+  };
   const auto loads = [=](const Picked& picked) { return picked.payload_size <= payload_max; };
   if (!std::is_sorted(rows.begin(), rows.end(), ascending)) return false;
   if (!std::all_of(rows.begin(), rows.end(), loads)) return false;
-  const auto width = static_cast<std::uint64_t>(rows.back().row) -
-                     static_cast<std::uint64_t>(rows.front().row);
+  const auto width = static_cast<std::uint64_t>(rows.back().place) -
+                     static_cast<std::uint64_t>(rows.front().place);
   return width < kSparseness * rows.size();
 }
 
@@ -112,6 +116,23 @@ std::string required(const Query::Rows& rows, int index, const std::string& colu
   return text;
 }
 
+// Other tables may keep a GUID as its bytes.
+std::optional<std::string> guid(const Query::Rows& rows, int index, const Mapping& mapping) {
+  if (!mapping.foreign() || !rows.column(index).isBlob()) return std::nullopt;
+  return guid_text(rows.text(index));
+}
+
+std::string id_of(const Query::Rows& rows, const Mapping& mapping, Defects& defects) {
+  if (auto found = guid(rows, 0, mapping)) return *found;
+  return required(rows, 0, mapping.columns.id, defects);
+}
+
+std::optional<std::string> key_of(const Query::Rows& rows, const Mapping& mapping,
+                                  Defects& defects) {
+  if (auto found = guid(rows, 2, mapping)) return found;
+  return attribute(rows, 2, mapping.columns.ordering_key, defects);
+}
+
 }  // namespace
 
 RowReader::RowReader(Connection& connection, const Sql& sql, std::string outbox,
@@ -120,14 +141,18 @@ RowReader::RowReader(Connection& connection, const Sql& sql, std::string outbox,
       outbox_(std::move(outbox)),
       side_rows_(side_rows),
       clocks_(clocks),
-      columns_(sql.mapping().columns),
+      mapping_(sql.mapping()),
+      columns_(mapping_.columns),
       sizes_(connection, sql.mapping().table, sql.mapping().columns.payload),
       one_(connection.database(), one_sql(sql)),
       run_(connection.database(), run_sql(sql)),
-      times_(connection),
+      times_(connection, mapping_.times),
       leased_(connection.database(),
-              "SELECT row_key, alone, noted FROM outbox_relay_leases "
-              "WHERE outbox = ?1 AND incarnation = ?2 AND epoch = ?3 ORDER BY row_key") {}
+              fmt::format("SELECT held.row_key, {0}, held.alone, held.noted "
+                          "FROM outbox_relay_leases AS held LEFT JOIN {1} AS o "
+                          "ON {2} = held.row_key WHERE held.outbox = ?1 "
+                          "AND held.incarnation = ?2 AND held.epoch = ?3",
+                          sql.order(), sql.table(), sql.row_key())) {}
 
 Loaded RowReader::load(const std::vector<Picked>& rows, LeaseId lease, std::uint64_t payload_max) {
   Loaded loaded;
@@ -143,23 +168,27 @@ Loaded RowReader::load(const std::vector<Picked>& rows, LeaseId lease, std::uint
   return loaded;
 }
 
-// False if a value is too large to be read: which one, only reading row by row tells.
+// False if a value is too large to be read: which one, only reading row by row tells. Or if the
+// rows have other places now, as after a VACUUM.
 bool RowReader::load_run(std::span<const Picked> rows, LeaseId lease, Loaded& loaded) {
-  auto found = run_.rows(rows.front().row, rows.back().row);
+  auto found = run_.rows(rows.front().place, rows.back().place);
   auto next = rows.begin();
+  const auto skip_to = [&](std::int64_t place) {
+    for (; next != rows.end() && next->place < place; ++next) loaded.vanished.push_back(next->key);
+    return next != rows.end() && next->place == place;
+  };
   try {
     while (next != rows.end() && found.next()) {
-      const std::int64_t row = found.integer(kRowKey);
-      for (; next != rows.end() && next->row < row; ++next) loaded.vanished.push_back(next->row);
-      if (next == rows.end() || next->row != row) continue;
-      loaded.messages.push_back(complete(read_columns(found, *next), *next, lease));
+      if (!skip_to(found.integer(kPlace))) continue;
+      if (found.value(kRowKey) != next->key) return false;
+      loaded.messages.push_back(complete(read_columns(found, *next, true), *next, lease));
       ++next;
     }
   } catch (const SQLite::Exception& error) {
     if (is_too_big(error)) return false;
     throw;
   }
-  for (; next != rows.end(); ++next) loaded.vanished.push_back(next->row);
+  skip_to(INT64_MAX);
   return true;
 }
 
@@ -169,7 +198,7 @@ void RowReader::load_each(std::span<const Picked> rows, LeaseId lease, std::uint
     if (auto message = read(picked, payload_max)) {
       loaded.messages.push_back(complete(std::move(*message), picked, lease));
     } else {
-      loaded.vanished.push_back(picked.row);
+      loaded.vanished.push_back(picked.key);
     }
   }
 }
@@ -179,22 +208,25 @@ std::vector<Picked> RowReader::leased_under(std::int64_t incarnation, LeaseId ep
   auto rows = leased_.rows(outbox_, incarnation, static_cast<std::int64_t>(epoch));
   while (rows.next()) {
     Picked picked;
-    picked.row = rows.integer(0);
-    picked.order = picked.row;
-    picked.payload_size = sizes_.bytes(picked.row);
-    picked.alone = rows.integer(1) != 0;
-    picked.noted = rows.integer(2) != 0;
+    picked.key = rows.value(0).value_or(Value{});
+    picked.place = rows.integer(1);
+    picked.payload_size = sizes_.bytes(picked.place);
+    picked.alone = rows.integer(2) != 0;
+    picked.noted = rows.integer(3) != 0;
     result.push_back(picked);
   }
   sizes_.close();
+  std::sort(result.begin(), result.end(),
+            [](const Picked& one, const Picked& other) { return one.place < other.place; });
   return result;
 }
 
 std::optional<Message> RowReader::read(const Picked& picked, std::uint64_t payload_max) {
   try {
-    auto rows = one_.rows(picked.row, picked.payload_size <= payload_max ? 1 : 0);
+    const bool loads = picked.payload_size <= payload_max;
+    auto rows = one_.rows(picked.key, loads ? 1 : 0);
     if (!rows.next()) return std::nullopt;
-    return read_columns(rows, picked);
+    return read_columns(rows, picked, loads);
   } catch (const SQLite::Exception& error) {
     if (!is_too_big(error)) throw;
     Message message;
@@ -205,19 +237,19 @@ std::optional<Message> RowReader::read(const Picked& picked, std::uint64_t paylo
 }
 
 Message RowReader::complete(Message message, const Picked& picked, LeaseId lease) {
-  message.row = to_row_id(picked.row, message.id);
+  message.row = to_row_id(picked.key, picked.place, message.id);
   message.lease = lease;
   message.alone = picked.alone;
   read_history(picked, message);
   return message;
 }
 
-Message RowReader::read_columns(const Query::Rows& rows, const Picked& picked) {
+Message RowReader::read_columns(const Query::Rows& rows, const Picked& picked, bool loads) {
   Message message;
   Defects defects;
-  message.id = required(rows, 0, columns_.id, defects);
+  message.id = id_of(rows, mapping_, defects);
   message.event_type = required(rows, 1, columns_.event_type, defects);
-  message.ordering_key = attribute(rows, 2, columns_.ordering_key, defects);
+  message.ordering_key = key_of(rows, mapping_, defects);
   message.destination = attribute(rows, 3, columns_.destination, defects);
   message.content_type = attribute(rows, 4, columns_.content_type, defects);
   message.traceparent = attribute(rows, 5, columns_.traceparent, defects);
@@ -227,19 +259,21 @@ Message RowReader::read_columns(const Query::Rows& rows, const Picked& picked) {
       defects.add(columns_.headers, *defect);
     }
   }
+  if (loads && rows.null(kPayload)) defects.add(columns_.payload, "holds no payload");
   message.defect = defects.first();
   read_times(rows, message);
   message.history.retry_count =
       static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows.integer(9), 0, UINT32_MAX));
   message.payload_size = picked.payload_size;
-  if (!rows.null(10)) {
-    message.payload = rows.text(10);
+  if (!rows.null(kPayload)) {
+    message.payload = rows.text(kPayload);
     message.payload_size = message.payload.size();
   }
   return message;
 }
 
 void RowReader::read_times(const Query::Rows& rows, Message& message) {
+  if (columns_.occurred_on.empty()) return read_not_before(rows, message);
   std::string occurred = rows.text(7);
   const auto time = times_.read(occurred);
   if (time) {
@@ -248,6 +282,10 @@ void RowReader::read_times(const Query::Rows& rows, Message& message) {
   } else if (!message.defect) {
     message.defect = fmt::format("column {}: holds no time", columns_.occurred_on);
   }
+  read_not_before(rows, message);
+}
+
+void RowReader::read_not_before(const Query::Rows& rows, Message& message) {
   if (!rows.null(8) && !message.defect && !times_.read(rows.text(8))) {
     message.defect = fmt::format("column {}: holds no time", columns_.not_before);
   }
@@ -255,7 +293,7 @@ void RowReader::read_times(const Query::Rows& rows, Message& message) {
 
 void RowReader::read_history(const Picked& picked, Message& message) {
   if (!picked.noted) return;
-  const auto side = side_rows_.read(picked.row);
+  const auto side = side_rows_.read(picked.key);
   if (!side) return;
   message.generation = side->generation;
   RowHistory& history = message.history;

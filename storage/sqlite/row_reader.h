@@ -16,7 +16,7 @@ namespace outbox::sqlite {
 
 struct Loaded {
   std::vector<Message> messages;
-  std::vector<std::int64_t> vanished;  // leased, but no longer in the outbox
+  std::vector<Value> vanished;  // keys of rows that were leased, but are no longer in the outbox
 };
 
 // Confined to the connection's thread. Reads after the leases are on disk, in one short snapshot,
@@ -37,15 +37,17 @@ class RowReader {
                  Loaded& loaded);
   std::optional<Message> read(const Picked& picked, std::uint64_t payload_max);
   Message complete(Message message, const Picked& picked, LeaseId lease);
-  Message read_columns(const Query::Rows& rows, const Picked& picked);
+  Message read_columns(const Query::Rows& rows, const Picked& picked, bool loads);
   void read_times(const Query::Rows& rows, Message& message);
+  void read_not_before(const Query::Rows& rows, Message& message);
   void read_history(const Picked& picked, Message& message);
 
   Connection& connection_;
   std::string outbox_;
   SideRows& side_rows_;
   const Clocks& clocks_;
-  Columns columns_;
+  const Mapping mapping_;
+  const Columns& columns_;
   SizeProbe sizes_;
   Query one_;
   Query run_;

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <set>
+#include <utility>
+#include <vector>
 
 namespace outbox::sqlite {
 namespace {
@@ -120,46 +121,60 @@ bool has_table(Connection& connection, const std::string& name) {
   return rows.next();
 }
 
-std::set<std::string> columns_of(Connection& connection, const std::string& table) {
-  Query list(connection.database(), "SELECT lower(name) FROM pragma_table_xinfo(?, 'main')");
-  std::set<std::string> result;
+std::vector<TableColumn> columns_of(Connection& connection, const std::string& table) {
+  Query list(connection.database(),
+             "SELECT name, type, pk = 1 AND (SELECT count(*) FROM pragma_table_xinfo(?1, 'main') "
+             "WHERE pk > 0) = 1 FROM pragma_table_xinfo(?1, 'main')");
+  std::vector<TableColumn> result;
   auto rows = list.rows(table);
-  while (rows.next()) result.insert(rows.text(0));
+  while (rows.next()) result.push_back({rows.text(0), rows.text(1), rows.integer(2) != 0});
   return result;
 }
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](char letter) {
-    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
-  });
-  return text;
+// Whether no two rows have the same value in that column.
+bool is_unique(Connection& connection, const std::string& table, const TableColumn& column) {
+  if (column.primary_key) return true;
+  Query find(
+      connection.database(),
+      "SELECT 1 FROM pragma_index_list(?1, 'main') AS l WHERE l.\"unique\" AND NOT l.partial "
+      "AND (SELECT count(*) FROM pragma_index_info(l.name, 'main')) = 1 "
+      "AND (SELECT lower(name) FROM pragma_index_info(l.name, 'main')) = lower(?2)");
+  auto rows = find.rows(table, column.name);
+  return rows.next();
 }
 
-void require_columns(Connection& connection, const Mapping& mapping, const std::string& table) {
-  const auto present = columns_of(connection, table);
-  std::string missing;
-  for (const std::string& name : mapping.column_names()) {
-    if (present.contains(lower(name))) continue;
-    missing += (missing.empty() ? "" : ", ") + name;
-  }
-  if (missing.empty()) return;
-  throw Unusable(
-      fmt::format("the table {} in {} has no column {}: add what is missing "
-                  "(outbox-relay init prints the whole table)",
-                  table, connection.path(), missing));
-}
-
-// The row key must be the rowid: a settlement looks rows up by nothing else.
-void require_rowid(Connection& connection, const Mapping& mapping, const std::string& table) {
+void require_rowid(Connection& connection, const std::string& table) {
   Query find(connection.database(),
-             "SELECT t.type = 'table' AND t.wr = 0 AND c.pk = 1 AND upper(c.type) = 'INTEGER' "
-             "FROM pragma_table_list(?1) AS t, pragma_table_xinfo(?1, 'main') AS c "
-             "WHERE t.schema = 'main' AND lower(c.name) = lower(?2)");
-  auto rows = find.rows(table, mapping.row_key);
+             "SELECT type = 'table' AND wr = 0 FROM pragma_table_list(?1) WHERE schema = 'main'");
+  auto rows = find.rows(table);
   if (rows.next() && rows.integer(0) != 0) return;
-  throw Unusable(
-      fmt::format("the table {} in {} must be a table whose column {} is its INTEGER PRIMARY KEY",
-                  table, connection.path(), mapping.row_key));
+  throw Unusable(fmt::format(
+      "{} in {} must be a table with a rowid: a view or a table WITHOUT ROWID keeps no order of "
+      "inserts",
+      table, connection.path()));
+}
+
+// A settlement finds its row by nothing else.
+void require_key(Connection& connection, const Mapping& mapping,
+                 const std::vector<TableColumn>& columns) {
+  const std::string key = mapping.row_key();
+  for (const TableColumn& column : columns) {
+    if (column.name != key) continue;
+    const bool is_order = key == mapping.order;
+    if (mapping.columns.sequence.empty() ? is_unique(connection, mapping.table, column)
+                                         : is_order) {
+      return;
+    }
+  }
+  if (!mapping.columns.sequence.empty()) {
+    throw Unusable(
+        fmt::format("the table {} in {} must be a table whose column {} is its INTEGER PRIMARY KEY",
+                    mapping.table, connection.path(), key));
+  }
+  throw Unusable(fmt::format(
+      "the column {} of the table {} in {} may repeat: CREATE UNIQUE INDEX {} ON {} ({});", key,
+      mapping.table, connection.path(), quoted(mapping.table + "_" + key), quoted(mapping.table),
+      quoted(key)));
 }
 
 void check_schema_version(Connection& connection) {
@@ -197,6 +212,7 @@ void create_file(const std::string& path) {
 }  // namespace
 
 std::string outbox_ddl(const Mapping& mapping) {
+  if (mapping.foreign()) return {};
   const Columns& c = mapping.columns;
   const States& s = mapping.states;
   const IndexNames names = index_names(mapping);
@@ -210,7 +226,7 @@ std::string outbox_ddl(const Mapping& mapping) {
       "  {} TEXT NOT NULL DEFAULT {},\n  {} INTEGER NOT NULL DEFAULT 0,\n"
       "  {} TEXT,\n  {} TEXT,\n  {} TEXT,\n  {} TEXT,\n"
       "  {} BLOB NOT NULL);\n",
-      table, mapping.row_key, c.id, c.event_type, c.ordering_key, c.destination, c.content_type,
+      table, c.sequence, c.id, c.event_type, c.ordering_key, c.destination, c.content_type,
       c.headers, c.traceparent, c.occurred_on, c.not_before, c.status, literal(s.pending),
       c.retry_count, c.next_attempt, c.last_error, c.processed_on, c.dead_letter_reason, c.payload);
   const auto index = [&](const std::string& name, const std::string& columns,
@@ -234,10 +250,11 @@ std::string outbox_ddl(const Mapping& mapping) {
 std::string relay_ddl() { return kRelayTables + std::string("\n") + meta_ddl(); }
 
 std::string complete_ddl(const Mapping& mapping) {
+  if (mapping.foreign()) return relay_ddl();
   return "PRAGMA journal_mode=WAL;\n\n" + outbox_ddl(mapping) + relay_ddl();
 }
 
-std::string require_outbox(Connection& connection, const Mapping& mapping) {
+Mapping require_outbox(Connection& connection, Mapping mapping) {
   std::string name;
   {
     Query find(connection.database(),
@@ -252,14 +269,17 @@ std::string require_outbox(Connection& connection, const Mapping& mapping) {
                     "(outbox-relay init prints it)",
                     connection.path(), mapping.table));
   }
-  require_columns(connection, mapping, name);
-  require_rowid(connection, mapping, name);
+  mapping.table = name;
+  require_rowid(connection, name);
+  const std::vector<TableColumn> columns = columns_of(connection, name);
+  mapping = resolved(std::move(mapping), columns);
+  require_key(connection, mapping, columns);
   if (connection.database().execAndGet("PRAGMA encoding").getString() != "UTF-8") {
     throw Unusable(
         fmt::format("{} keeps its texts in UTF-16: the relay needs UTF-8", connection.path()));
   }
   connection.require_wal();
-  return name;
+  return mapping;
 }
 
 void require_relay_tables(Connection& connection, bool may_create) {

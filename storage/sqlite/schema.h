@@ -11,15 +11,16 @@ namespace outbox::sqlite {
 // Version of the relay's own tables. A program runs on its own major version and the one before.
 constexpr int kSchemaMajor = 1;
 
-// Statements for the sqlite3 shell: the outbox, its indexes, the relay's tables. All of them leave
-// alone what exists.
+// Statements for the sqlite3 shell: the outbox and its indexes (none for a foreign one), the
+// relay's tables. All of them leave alone what exists.
 std::string outbox_ddl(const Mapping& mapping);
 std::string relay_ddl();
 std::string complete_ddl(const Mapping& mapping);
 
-// The outbox's name as the database spells it: the key of the relay's own rows. Throws Unusable if
-// there is no such table, or it lacks columns, or is a view or a table without rowid.
-std::string require_outbox(Connection& connection, const Mapping& mapping);
+// The mapping as it is in this database: names as the table spells them. The table's is the key of
+// the relay's own rows. Throws Unusable if there is no such table, it lacks columns, rows can't be
+// told apart, or it is a view or a table without rowid.
+Mapping require_outbox(Connection& connection, Mapping mapping);
 
 // Makes sure that the relay's tables are there and of a version that this program knows. Creates
 // them if it may; throws Unusable if not.

@@ -19,8 +19,8 @@ std::string key_sql(const Sql& sql, const std::string& from, const std::string& 
   return fmt::format(
       "SELECT {0}, coalesce(r.state, {1}), l.incarnation FROM {2} {3} "
       "WHERE {4} = ?2 AND {5} AND {6} > ?3 AND {6} < ?4 ORDER BY {6}",
-      sql.row_key(), sql.state_name(), from, sql.beside(),
-      sql.column(sql.mapping().columns.ordering_key), where, sql.order());
+      sql.order(), sql.state_name(), from, sql.beside(),
+      sql.value(sql.mapping().columns.ordering_key), where, sql.order());
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ Selector::Selector(Connection& connection, const Sql& sql, std::string outbox)
     : outbox_(std::move(outbox)),
       candidates_(connection, sql, outbox_),
       sizes_(connection, sql.mapping().table, sql.mapping().columns.payload),
-      times_(connection),
+      times_(connection, sql.mapping().times),
       open_of_key_(connection.database(), key_sql(sql, sql.from_open_key(), sql.is_open())),
       dead_of_key_(connection.database(), key_sql(sql, sql.from_dead_key(), sql.is_dead())) {}
 
@@ -49,7 +49,7 @@ Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   if (stopped_ || !candidates_.exhausted()) selection_.more = true;
   selection_.next_due = candidates_.next_due();
   std::sort(selection_.rows.begin(), selection_.rows.end(),
-            [](const Picked& one, const Picked& other) { return one.order < other.order; });
+            [](const Picked& one, const Picked& other) { return one.place < other.place; });
   return std::move(selection_);
 }
 
@@ -58,19 +58,21 @@ void Selector::start_over() {
   candidates_.start_over();
 }
 
-void Selector::settled(const std::vector<std::int64_t>& rows) {
-  for (const std::int64_t row : rows) unblock(row);
+void Selector::settled(const std::vector<std::int64_t>& places) {
+  for (const std::int64_t place : places) unblock(place);
 }
 
-void Selector::released(const std::vector<std::int64_t>& rows) {
-  for (const std::int64_t row : rows) {
-    unblock(row);
-    if (const auto candidate = candidates_.find(row)) candidates_.turn_back(candidate->order);
+void Selector::released(const std::vector<Value>& keys) {
+  for (const Value& key : keys) {
+    const auto candidate = candidates_.find(key);
+    if (!candidate) continue;
+    unblock(candidate->place);
+    candidates_.turn_back(candidate->place);
   }
 }
 
-void Selector::unblock(std::int64_t row) {
-  if (const auto waiting = blocked_.unblock(row)) candidates_.turn_back(*waiting);
+void Selector::unblock(std::int64_t place) {
+  if (const auto waiting = blocked_.unblock(place)) candidates_.turn_back(*waiting);
 }
 
 void Selector::choose() {
@@ -130,12 +132,12 @@ void Selector::pick_retries(std::size_t target) {
 void Selector::pick_in_table_order() {
   const std::vector<Candidate> retries = collect_retries();
   auto next = retries.begin();
-  const auto pick_before = [&](std::int64_t order) {
-    while (next != retries.end() && next->order < order && !enough(scene_.limit)) pick(*next++);
+  const auto pick_before = [&](std::int64_t place) {
+    while (next != retries.end() && next->place < place && !enough(scene_.limit)) pick(*next++);
   };
   candidates_.walk_fresh([&] { return enough(scene_.limit); },
                          [&](const Candidate& candidate) {
-                           pick_before(candidate.order);
+                           pick_before(candidate.place);
                            return enough(scene_.limit) ? Step::halt : pick(candidate);
                          });
   pick_before(INT64_MAX);
@@ -152,7 +154,7 @@ std::vector<Candidate> Selector::collect_retries() {
     if (candidate.holder) {
       return candidate.holder == scene_.incarnation ? Step::mine : Step::passed;
     }
-    if (seen.insert(candidate.row).second) retries.push_back(candidate);
+    if (seen.insert(candidate.place).second) retries.push_back(candidate);
     return Step::taken;
   };
   if (request_.recovered > 0) {
@@ -160,19 +162,19 @@ std::vector<Candidate> Selector::collect_retries() {
   }
   candidates_.walk_due(full, collect);
   std::sort(retries.begin(), retries.end(),
-            [](const Candidate& one, const Candidate& other) { return one.order < other.order; });
+            [](const Candidate& one, const Candidate& other) { return one.place < other.place; });
   return retries;
 }
 
 Step Selector::pick(const Candidate& candidate) {
-  if (picked_.contains(candidate.row)) return Step::mine;
+  if (picked_.contains(candidate.place)) return Step::mine;
   if (candidate.holder) {
     return candidate.holder == scene_.incarnation ? Step::mine : Step::passed;
   }
   if (waits(candidate) || !key_is_free(candidate)) return Step::passed;
   const bool alone = wants_to_be_alone(candidate);
   if (alone && (request_.holding > 0 || !selection_.rows.empty())) {
-    solitary_ = candidate.row;
+    solitary_ = candidate.key;
     selection_.wants_solitude = true;
     stopped_ = true;
     return Step::halt;
@@ -183,14 +185,14 @@ Step Selector::pick(const Candidate& candidate) {
     return Step::halt;
   }
   bytes_ += size <= request_.payload_max ? size : 0;
-  picked_.insert(candidate.row);
-  selection_.rows.push_back({candidate.row, candidate.order, size, alone, candidate.noted});
-  if (request_.ordering == Ordering::key && candidate.key) {
-    free_up_to_[*candidate.key] = candidate.order;
+  picked_.insert(candidate.place);
+  selection_.rows.push_back({candidate.key, candidate.place, size, alone, candidate.noted});
+  if (request_.ordering == Ordering::key && candidate.ordering_key) {
+    free_up_to_[*candidate.ordering_key] = candidate.place;
   }
   if (scene_.look_only || alone) stopped_ = true;
   if (scene_.look_only) return Step::halt;
-  unblock(candidate.row);
+  unblock(candidate.place);
   return Step::taken;
 }
 
@@ -213,21 +215,21 @@ bool Selector::fits(std::uint64_t size) const {
 }
 
 std::uint64_t Selector::size_of(const Candidate& candidate) {
-  return candidate.payload_size ? *candidate.payload_size : sizes_.bytes(candidate.row);
+  return candidate.payload_size ? *candidate.payload_size : sizes_.bytes(candidate.place);
 }
 
 // Whether all undecided rows of the key that come before are held by this relay, or picked.
 bool Selector::key_is_free(const Candidate& candidate) {
-  if (request_.ordering == Ordering::none || !candidate.key) return true;
-  const std::string& key = *candidate.key;
+  if (request_.ordering == Ordering::none || !candidate.ordering_key) return true;
+  const std::string& key = *candidate.ordering_key;
   // The head that blocks its key is not held back by itself.
-  if (blocked_.blocker(key) != candidate.row && blocked_.holds_back(key, candidate.order)) {
+  if (blocked_.blocker(key) != candidate.place && blocked_.holds_back(key, candidate.place)) {
     return false;
   }
   const auto known = free_up_to_.find(key);
   const std::int64_t after = known == free_up_to_.end() ? INT64_MIN : known->second;
   const auto blocker = blocker_of(candidate, after);
-  if (blocker) blocked_.block(key, *blocker, candidate.order);
+  if (blocker) blocked_.block(key, *blocker, candidate.place);
   return !blocker.has_value();
 }
 
@@ -235,23 +237,24 @@ std::optional<std::int64_t> Selector::blocker_of(const Candidate& candidate, std
   if (request_.dead_blocks_key) {
     if (const auto dead = dead_before(candidate, after)) return dead;
   }
-  auto rows = open_of_key_.rows(outbox_, *candidate.key, after, candidate.order);
+  auto rows = open_of_key_.rows(outbox_, *candidate.ordering_key, after, candidate.place);
   while (rows.next()) {
-    const std::int64_t row = rows.integer(0);
+    const std::int64_t place = rows.integer(0);
     const std::string state = rows.text(1);
-    if (state == state::kProcessed) continue;
+    if (state == state::kProcessed || state == state::kSkipped) continue;
     if (state == state::kDeadLettered && !request_.dead_blocks_key) continue;
     const bool ours = !rows.null(2) && rows.integer(2) == scene_.incarnation;
-    if (!ours && !picked_.contains(row)) return row;
+    if (!ours && !picked_.contains(place)) return place;
   }
   return std::nullopt;
 }
 
 // Dead letters have an index of their own: a key that they don't block may have very many.
 std::optional<std::int64_t> Selector::dead_before(const Candidate& candidate, std::int64_t after) {
-  auto rows = dead_of_key_.rows(outbox_, *candidate.key, after, candidate.order);
+  auto rows = dead_of_key_.rows(outbox_, *candidate.ordering_key, after, candidate.place);
   while (rows.next()) {
-    if (rows.text(1) != state::kProcessed) return rows.integer(0);
+    const std::string state = rows.text(1);
+    if (state != state::kProcessed && state != state::kSkipped) return rows.integer(0);
   }
   return std::nullopt;
 }

@@ -20,8 +20,8 @@ namespace outbox::sqlite {
 
 // A row to be leased.
 struct Picked {
-  std::int64_t row = 0;
-  std::int64_t order = 0;
+  Value key;
+  std::int64_t place = 0;
   std::uint64_t payload_size = 0;
   bool alone = false;
   bool noted = false;  // there is a side row
@@ -54,10 +54,10 @@ class Selector {
   // Forgets where it was: what it has chosen was not leased.
   void start_over();
 
-  // These rows were decided, or will be due later: rows behind them may be free.
-  void settled(const std::vector<std::int64_t>& rows);
+  // The rows in these places were decided, or will be due later: rows behind them may be free.
+  void settled(const std::vector<std::int64_t>& places);
   // These may be leased again at once.
-  void released(const std::vector<std::int64_t>& rows);
+  void released(const std::vector<Value>& keys);
 
  private:
   void choose();
@@ -76,7 +76,7 @@ class Selector {
   bool wants_to_be_alone(const Candidate& candidate) const;
   bool fits(std::uint64_t size) const;
   std::uint64_t size_of(const Candidate& candidate);
-  void unblock(std::int64_t row);
+  void unblock(std::int64_t place);
 
   std::string outbox_;
   Candidates candidates_;
@@ -87,7 +87,7 @@ class Selector {
 
   // Kept between calls.
   BlockedKeys blocked_;
-  std::optional<std::int64_t> solitary_;
+  std::optional<Value> solitary_;
 
   // Of the current call.
   LeaseRequest request_;
@@ -95,7 +95,7 @@ class Selector {
   std::uint64_t bytes_ = 0;
   bool stopped_ = false;
   Selection selection_;
-  std::unordered_set<std::int64_t> picked_;
+  std::unordered_set<std::int64_t> picked_;  // places
   std::unordered_map<std::string, std::int64_t> free_up_to_;
 };
 

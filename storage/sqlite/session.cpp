@@ -7,25 +7,20 @@
 namespace outbox::sqlite {
 namespace {
 
-std::string prepare(Connection& connection, const Mapping& mapping, bool may_create) {
-  std::string outbox = require_outbox(connection, mapping);
+Mapping prepare(Connection& connection, const Mapping& wanted, bool may_create) {
+  Mapping mapping = require_outbox(connection, wanted);
   require_relay_tables(connection, may_create);
-  return outbox;
-}
-
-Mapping named(Mapping mapping, const std::string& table) {
-  mapping.table = table;
   return mapping;
 }
 
 }  // namespace
 
-Session::Session(const std::string& path, const Mapping& mapping, bool may_create,
+Session::Session(const std::string& path, const Mapping& wanted, bool may_create,
                  const Clocks& clocks)
     : connection(path, std::chrono::milliseconds{0}),
       schema_version(0),
-      outbox(prepare(connection, mapping, may_create)),
-      sql(connection, named(mapping, outbox)),
+      sql(connection, prepare(connection, wanted, may_create)),
+      outbox(sql.mapping().table),
       side_rows(connection, outbox, clocks),
       settler(connection, sql, outbox, side_rows),
       selector(connection, sql, outbox),
@@ -36,7 +31,7 @@ Session::Session(const std::string& path, const Mapping& mapping, bool may_creat
               "SELECT 1 FROM outbox_relay_brokers WHERE outbox = ?1 AND isolated <> 0 LIMIT 1") {
   // Checked once more under this version: what was changed meanwhile would go unnoticed else.
   schema_version = connection.schema_version();
-  require_outbox(connection, mapping);
+  require_outbox(connection, wanted);
 }
 
 void Session::require_same_schema() {

@@ -19,7 +19,7 @@ struct SchemaChanged {};
 
 // Confined to one thread. Opening throws Unusable, Busy or SQLite::Exception.
 struct Session {
-  Session(const std::string& path, const Mapping& mapping, bool may_create, const Clocks& clocks);
+  Session(const std::string& path, const Mapping& wanted, bool may_create, const Clocks& clocks);
 
   // Throws SchemaChanged.
   void require_same_schema();
@@ -28,8 +28,8 @@ struct Session {
 
   Connection connection;
   std::int64_t schema_version;
-  std::string outbox;
   Sql sql;
+  std::string outbox;
   SideRows side_rows;
   Settler settler;
   Selector selector;

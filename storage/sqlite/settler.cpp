@@ -5,41 +5,93 @@
 #include <stdexcept>
 #include <utility>
 
+#include "storage/sqlite/identifiers.h"
+
 namespace outbox::sqlite {
 namespace {
 
 constexpr std::size_t kReasonBytesMax = 1024;
 constexpr std::size_t kUntouchableMax = 10'000;
 
-std::string update_sql(const Sql& sql, const std::string& assignments) {
-  // SET takes bare column names, hence no alias in it.
-  return fmt::format("UPDATE {} AS o SET {} WHERE {} = ?1 AND {}", sql.table(), assignments,
-                     sql.row_key(), sql.is_open());
-}
+// What a verdict changes in the outbox's own row. The table may lack some of the columns.
+class Assignments {
+ public:
+  explicit Assignments(const Sql& sql) : sql_(sql) {}
+
+  // SET takes bare column names, hence no alias before them.
+  void set(const std::string& column, const std::string& value) {
+    if (column.empty()) return;
+    text_ += fmt::format("{}{} = {}", text_.empty() ? "" : ", ", quoted(column), value);
+  }
+  void set_status(const std::string& state) {
+    if (!state.empty()) set(sql_.mapping().columns.status, sql_.state_literal(state));
+  }
+  void count() {
+    const std::string column = sql_.mapping().columns.retry_count;
+    if (!column.empty()) set(column, fmt::format("coalesce(?2, {}) + ?3", quoted(column)));
+  }
+
+  // Nothing if the table has no column for any of it. ?1 is the row's key. All values up to `last`
+  // are bound, whether a column takes them or not.
+  std::string update(int last) const {
+    if (text_.empty()) return {};
+    std::string bound;
+    for (int i = 2; i <= last; ++i) bound += fmt::format("?{}, ", i);
+    return fmt::format("UPDATE {} AS o SET {} WHERE {} = ?1 AND {} AND coalesce({}1) IS NOT NULL",
+                       sql_.table(), text_, sql_.row_key(), sql_.is_open(), bound);
+  }
+
+ private:
+  const Sql& sql_;
+  std::string text_;
+};
 
 std::string processed_sql(const Sql& sql) {
   const Columns& c = sql.mapping().columns;
-  return update_sql(sql,
-                    fmt::format("{} = {}, {} = ?2, {} = NULL, {} = NULL", quoted(c.status),
-                                literal(sql.mapping().states.processed), quoted(c.processed_on),
-                                quoted(c.last_error), quoted(c.next_attempt)));
+  Assignments row(sql);
+  row.set_status(sql.mapping().states.processed);
+  row.set(c.processed_on, "?2");
+  row.set(c.last_error, "NULL");
+  row.set(c.next_attempt, "NULL");
+  return row.update(2);
 }
 
 std::string failed_sql(const Sql& sql) {
   const Columns& c = sql.mapping().columns;
-  return update_sql(
-      sql, fmt::format("{0} = {1}, {2} = coalesce(?2, {2}) + ?3, {3} = ?4, {4} = ?5",
-                       quoted(c.status), literal(sql.mapping().states.failed),
-                       quoted(c.retry_count), quoted(c.last_error), quoted(c.next_attempt)));
+  Assignments row(sql);
+  row.set_status(sql.mapping().states.failed);
+  row.count();
+  row.set(c.last_error, "?4");
+  if (sql.mapping().holds_failed()) row.set(c.next_attempt, "?5");
+  return row.update(5);
 }
 
+// A table without dead letters calls them failed.
 std::string dead_sql(const Sql& sql) {
   const Columns& c = sql.mapping().columns;
-  return update_sql(
-      sql, fmt::format("{0} = {1}, {2} = coalesce(?2, {2}) + ?3, {3} = ?4, {4} = ?5, {5} = NULL",
-                       quoted(c.status), literal(sql.mapping().states.dead_lettered),
-                       quoted(c.retry_count), quoted(c.last_error), quoted(c.dead_letter_reason),
-                       quoted(c.next_attempt)));
+  const States& states = sql.mapping().states;
+  Assignments row(sql);
+  row.set_status(states.dead_lettered.empty() ? states.failed : states.dead_lettered);
+  row.count();
+  row.set(c.last_error, "?4");
+  row.set(c.dead_letter_reason, "?5");
+  if (sql.mapping().holds_failed()) row.set(c.next_attempt, "NULL");
+  return row.update(5);
+}
+
+std::optional<Query> query_if(Connection& connection, const std::string& sql) {
+  if (sql.empty()) return std::nullopt;
+  return std::optional<Query>(std::in_place, connection.database(), sql);
+}
+
+std::string printable(const Value& key) {
+  if (const auto* number = std::get_if<std::int64_t>(&key)) return fmt::format("{}", *number);
+  if (const auto* text = std::get_if<std::string>(&key)) return fmt::format("'{}'", *text);
+  std::string hex = "x'";
+  for (const char byte : std::get<Blob>(key).bytes) {
+    hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return hex + "'";
 }
 
 // Errors of one row, not of the database: constraints, triggers, a value of the wrong kind.
@@ -67,6 +119,7 @@ std::string shortened(const std::string& text) {
 
 Settler::Settler(Connection& connection, const Sql& sql, std::string outbox, SideRows& side_rows)
     : connection_(connection),
+      mapping_(sql.mapping()),
       outbox_(std::move(outbox)),
       side_rows_(side_rows),
       sizes_(connection, sql.mapping().table, sql.mapping().columns.payload),
@@ -78,14 +131,15 @@ Settler::Settler(Connection& connection, const Sql& sql, std::string outbox, Sid
                  "AND epoch = ?3 AND incarnation = ?4 RETURNING large, noted"),
       end_any_lease_(connection.database(),
                      "DELETE FROM outbox_relay_leases WHERE outbox = ?1 AND row_key = ?2"),
-      mark_processed_(connection.database(), processed_sql(sql)),
-      mark_failed_(connection.database(), failed_sql(sql)),
-      mark_dead_(connection.database(), dead_sql(sql)),
+      mark_processed_(query_if(connection, processed_sql(sql))),
+      mark_failed_(query_if(connection, failed_sql(sql))),
+      mark_dead_(query_if(connection, dead_sql(sql))),
       look_(connection.database(),
-            fmt::format("SELECT {}, {}, {}, {} FROM {} AS o WHERE {} = ?1", sql.state_name(),
-                        sql.column(sql.mapping().columns.retry_count),
+            fmt::format("SELECT {}, {}, {}, {}, {} FROM {} AS o WHERE {} = ?1", sql.state_name(),
+                        sql.value(sql.mapping().columns.retry_count),
                         sql.column(sql.mapping().columns.id),
-                        sql.column(sql.mapping().columns.event_type), sql.table(), sql.row_key())),
+                        sql.column(sql.mapping().columns.event_type), sql.order(), sql.table(),
+                        sql.row_key())),
       audit_(connection.database(),
              "INSERT INTO outbox_relay_audit (outbox, row_key, event_id, at, action, reason) "
              "VALUES (?1, ?2, ?3, ?4, 'dead_letter', ?5)"),
@@ -101,11 +155,11 @@ void Settler::settle(const Settlement& settlement, const Holder& holder, Settled
   }
   const auto lease = end_lease(row->key, settlement, holder);
   if (lease) {
-    settled.freed.push_back(row->key);
+    settled.freed.push_back(row->place);
     if (settlement.verdict == Verdict::released) settled.released.push_back(row->key);
     settle_leased(row->key, *lease, settlement, holder, settled);
   } else if (settlement.verdict == Verdict::delivered && is_the_same_row(*row)) {
-    settle_late_delivery(row->key, settlement, holder, settled);
+    settle_late_delivery(*row, settlement, holder, settled);
   } else {
     ++settled.fenced;
   }
@@ -113,10 +167,29 @@ void Settler::settle(const Settlement& settlement, const Holder& holder, Settled
 
 bool Settler::is_the_same_row(const RowHandle& row) {
   auto rows = look_.rows(row.key);
-  return rows.next() && fingerprint_of_id(rows.text(2)) == row.fingerprint;
+  return rows.next() && fingerprint_of_id(rendered_id(rows, 2)) == row.fingerprint;
 }
 
-std::optional<Settler::Lease> Settler::end_lease(std::int64_t row, const Settlement& settlement,
+std::uint64_t Settler::payload_bytes(const Value& row) {
+  std::int64_t place = 0;
+  {
+    auto rows = look_.rows(row);
+    if (!rows.next()) return 0;
+    place = rows.integer(4);
+  }
+  const std::uint64_t bytes = sizes_.bytes(place);
+  sizes_.close();
+  return bytes;
+}
+
+// Whether the outbox's own columns can say all there is to say about such a row.
+bool Settler::holds(const char* state) const {
+  const std::string_view name = state;
+  if (name == state::kProcessed) return mapping_.holds_processed();
+  return name == state::kFailed ? mapping_.holds_failed() : mapping_.holds_dead();
+}
+
+std::optional<Settler::Lease> Settler::end_lease(const Value& row, const Settlement& settlement,
                                                  const Holder& holder) {
   const auto epoch = static_cast<std::int64_t>(settlement.lease);
   // Most leases are plain, and RETURNING costs as much again as the deletion.
@@ -128,7 +201,7 @@ std::optional<Settler::Lease> Settler::end_lease(std::int64_t row, const Settlem
   return lease;
 }
 
-void Settler::settle_leased(std::int64_t row, const Lease& lease, const Settlement& settlement,
+void Settler::settle_leased(const Value& row, const Lease& lease, const Settlement& settlement,
                             const Holder& holder, Settled& settled) {
   if (settlement.verdict == Verdict::released && !settlement.outcome_unknown) return;
   const auto noted = lease.noted ? side_rows_.read(row) : std::nullopt;
@@ -150,8 +223,9 @@ void Settler::settle_leased(std::int64_t row, const Lease& lease, const Settleme
 
 // The broker has confirmed a row whose lease was lost: true all the same, unless the row has been
 // decided or driven again since.
-void Settler::settle_late_delivery(std::int64_t row, const Settlement& settlement,
+void Settler::settle_late_delivery(const RowHandle& handle, const Settlement& settlement,
                                    const Holder& holder, Settled& settled) {
+  const Value& row = handle.key;
   const auto noted = side_rows_.read(row);
   SideRow side = noted.value_or(SideRow{});
   const bool decided = side.state == state::kProcessed || side.state == state::kDeadLettered;
@@ -159,8 +233,7 @@ void Settler::settle_late_delivery(std::int64_t row, const Settlement& settlemen
     ++settled.fenced;
     return;
   }
-  const bool large = sizes_.bytes(row) > kRewriteMax;
-  sizes_.close();
+  const bool large = payload_bytes(row) > kRewriteMax;
   const Change change = change_for(settlement, holder);
   if (write(row, large, side, change, holder, settled) == Written::gone) {
     ++settled.fenced;
@@ -168,7 +241,7 @@ void Settler::settle_late_delivery(std::int64_t row, const Settlement& settlemen
   }
   keep_side(row, side, change, noted.has_value());
   end_any_lease_.run(outbox_, row);
-  settled.freed.push_back(row);
+  settled.freed.push_back(handle.place);
 }
 
 void Settler::note_attempt(SideRow& side, const Settlement& settlement, const Holder& holder) {
@@ -220,8 +293,16 @@ Settler::Change Settler::change_for(const Settlement& settlement, const Holder& 
   return change;
 }
 
-Settler::Written Settler::write(std::int64_t row, bool large, SideRow& side, const Change& change,
+Settler::Written Settler::write(const Value& row, bool large, SideRow& side, const Change& change,
                                 const Holder& holder, Settled& settled) {
+  if (!holds(change.state)) {
+    const Written written = write_beside(row, side, change, holder);
+    // Others who look at the table see what its columns can show. It is counted already.
+    Change shown = change;
+    shown.charge = 0;
+    if (written == Written::beside && !large) write_in_place(row, side, shown, holder, settled);
+    return written;
+  }
   if (!large) {
     const auto changed = write_in_place(row, side, change, holder, settled);
     if (changed == 1) {
@@ -239,7 +320,7 @@ Settler::Written Settler::write(std::int64_t row, bool large, SideRow& side, con
 }
 
 // How many rows were changed; nothing if the row refused.
-std::optional<int> Settler::write_in_place(std::int64_t row, const SideRow& side,
+std::optional<int> Settler::write_in_place(const Value& row, const SideRow& side,
                                            const Change& change, const Holder& holder,
                                            Settled& settled) {
   if (const auto found = untouchable_.find(row); found != untouchable_.end()) {
@@ -266,26 +347,31 @@ std::optional<int> Settler::write_in_place(std::int64_t row, const SideRow& side
   }
 }
 
-void Settler::isolate(std::int64_t row, const std::string& error, Settled& settled) {
+void Settler::isolate(const Value& row, const std::string& error, Settled& settled) {
   ++settled.isolated;
   if (settled.isolated_error.empty()) {
-    settled.isolated_error = fmt::format("row {}: {}", row, error);
+    settled.isolated_error = fmt::format("row {}: {}", printable(row), error);
   }
 }
 
-int Settler::update(std::int64_t row, const SideRow& side, const Change& change,
+// How many rows were changed: none if the table has no column for it.
+int Settler::update(const Value& row, const SideRow& side, const Change& change,
                     const Holder& holder) {
   const std::string_view state = change.state;
-  if (state == state::kProcessed) return mark_processed_.run(row, holder.now_text);
+  if (state == state::kProcessed) {
+    return mark_processed_ ? mark_processed_->run(row, holder.now_column) : 0;
+  }
   // While a row is kept beside, its count is, too.
   const auto count = side.state ? side.retry_count : std::nullopt;
   if (state == state::kFailed) {
-    return mark_failed_.run(row, count, change.charge, change.error, change.due);
+    return mark_failed_ ? mark_failed_->run(row, count, change.charge, change.error, change.due)
+                        : 0;
   }
-  return mark_dead_.run(row, count, change.charge, change.error, change.dead_reason);
+  return mark_dead_ ? mark_dead_->run(row, count, change.charge, change.error, change.dead_reason)
+                    : 0;
 }
 
-Settler::Written Settler::write_beside(std::int64_t row, SideRow& side, const Change& change,
+Settler::Written Settler::write_beside(const Value& row, SideRow& side, const Change& change,
                                        const Holder& holder) {
   {
     auto rows = look_.rows(row);
@@ -307,7 +393,7 @@ Settler::Written Settler::write_beside(std::int64_t row, SideRow& side, const Ch
 }
 
 // A decided row needs no notes, but for its generation.
-void Settler::keep_side(std::int64_t row, const SideRow& side, const Change& change, bool existed) {
+void Settler::keep_side(const Value& row, const SideRow& side, const Change& change, bool existed) {
   if (change.state != std::string_view(state::kProcessed)) {
     side_rows_.write(row, side);
     return;
@@ -324,17 +410,17 @@ void Settler::keep_side(std::int64_t row, const SideRow& side, const Change& cha
   side_rows_.write(row, last);
 }
 
-void Settler::audit_death(std::int64_t row, const Change& change, const Holder& holder) {
+void Settler::audit_death(const Value& row, const Change& change, const Holder& holder) {
   std::optional<std::string> id;
   {
     auto rows = look_.rows(row);
-    if (rows.next()) id = shortened(rows.text(2));
+    if (rows.next()) id = shortened(rendered_id(rows, 2));
   }
   audit_.run(outbox_, row, id, holder.now_text,
              fmt::format("{}: {}", *change.dead_reason, change.error.value_or("")));
 }
 
-BuriedRow Settler::bury_crashed(std::int64_t row, std::uint32_t crashes, const Holder& holder) {
+BuriedRow Settler::bury_crashed(const Value& row, std::uint32_t crashes, const Holder& holder) {
   BuriedRow buried;
   SideRow side = side_rows_.read(row).value_or(SideRow{});
   {
@@ -342,7 +428,7 @@ BuriedRow Settler::bury_crashed(std::int64_t row, std::uint32_t crashes, const H
     if (rows.next()) {
       buried.attempts =
           static_cast<std::uint32_t>(side.state ? side.retry_count.value_or(0) : rows.integer(1));
-      buried.id = rows.text(2);
+      buried.id = rendered_id(rows, 2);
       buried.event_type = rows.text(3);
     }
   }
@@ -352,8 +438,7 @@ BuriedRow Settler::bury_crashed(std::int64_t row, std::uint32_t crashes, const H
   change.error = buried.error;
   change.dead_reason = name_of(DeadReason::crashed);
   side.waits_for_recovery_epoch.reset();
-  const bool large = sizes_.bytes(row) > kRewriteMax;
-  sizes_.close();
+  const bool large = payload_bytes(row) > kRewriteMax;
   Settled ignored;
   if (write(row, large, side, change, holder, ignored) != Written::gone) {
     side_rows_.write(row, side);

@@ -29,6 +29,7 @@ struct Holder {
   LeaseId epoch = 0;
   WallTime now;
   std::string now_text;
+  Value now_column;  // as the outbox's own columns write it
 };
 
 // What settling came to.
@@ -36,8 +37,8 @@ struct Settled {
   std::size_t fenced = 0;
   std::size_t isolated = 0;
   std::string isolated_error;
-  std::vector<std::int64_t> freed;     // rows whose lease has ended
-  std::vector<std::int64_t> released;  // of them those that may be leased again at once
+  std::vector<std::int64_t> freed;  // places of the rows whose lease has ended
+  std::vector<Value> released;      // keys of those that may be leased again at once
 };
 
 // `text` without what is over 1 KiB, cut between two characters.
@@ -51,7 +52,7 @@ class Settler {
   void settle(const Settlement& settlement, const Holder& holder, Settled& settled);
 
   // Buries a row that has no lease and that took its relays down.
-  BuriedRow bury_crashed(std::int64_t row, std::uint32_t crashes, const Holder& holder);
+  BuriedRow bury_crashed(const Value& row, std::uint32_t crashes, const Holder& holder);
 
   // Each row is written under a savepoint of its own: slower, but one refusal spoils no other.
   void set_careful(bool careful) { careful_ = careful; }
@@ -72,38 +73,42 @@ class Settler {
   };
 
   bool is_the_same_row(const RowHandle& row);
-  std::optional<Lease> end_lease(std::int64_t row, const Settlement& settlement,
+  std::optional<Lease> end_lease(const Value& row, const Settlement& settlement,
                                  const Holder& holder);
-  void settle_late_delivery(std::int64_t row, const Settlement& settlement, const Holder& holder,
-                            Settled& settled);
-  void settle_leased(std::int64_t row, const Lease& lease, const Settlement& settlement,
+  void settle_late_delivery(const RowHandle& handle, const Settlement& settlement,
+                            const Holder& holder, Settled& settled);
+  void settle_leased(const Value& row, const Lease& lease, const Settlement& settlement,
                      const Holder& holder, Settled& settled);
   void note_attempt(SideRow& side, const Settlement& settlement, const Holder& holder);
 
   static Change change_for(const Settlement& settlement, const Holder& holder);
-  Written write(std::int64_t row, bool large, SideRow& side, const Change& change,
+  Written write(const Value& row, bool large, SideRow& side, const Change& change,
                 const Holder& holder, Settled& settled);
-  std::optional<int> write_in_place(std::int64_t row, const SideRow& side, const Change& change,
+  std::optional<int> write_in_place(const Value& row, const SideRow& side, const Change& change,
                                     const Holder& holder, Settled& settled);
-  static void isolate(std::int64_t row, const std::string& error, Settled& settled);
-  int update(std::int64_t row, const SideRow& side, const Change& change, const Holder& holder);
-  Written write_beside(std::int64_t row, SideRow& side, const Change& change, const Holder& holder);
-  void keep_side(std::int64_t row, const SideRow& side, const Change& change, bool existed);
-  void audit_death(std::int64_t row, const Change& change, const Holder& holder);
+  static void isolate(const Value& row, const std::string& error, Settled& settled);
+  int update(const Value& row, const SideRow& side, const Change& change, const Holder& holder);
+  Written write_beside(const Value& row, SideRow& side, const Change& change, const Holder& holder);
+  void keep_side(const Value& row, const SideRow& side, const Change& change, bool existed);
+  void audit_death(const Value& row, const Change& change, const Holder& holder);
+
+  bool holds(const char* state) const;
+  std::uint64_t payload_bytes(const Value& row);
 
   Connection& connection_;
+  const Mapping mapping_;
   std::string outbox_;
   SideRows& side_rows_;
   SizeProbe sizes_;
   bool careful_ = false;
   // Rows whose trigger undoes the whole transaction: not tried again on this connection.
-  std::map<std::int64_t, std::string> untouchable_;
+  std::map<Value, std::string> untouchable_;
   Query end_plain_lease_;
   Query end_lease_;
   Query end_any_lease_;
-  Query mark_processed_;
-  Query mark_failed_;
-  Query mark_dead_;
+  std::optional<Query> mark_processed_;
+  std::optional<Query> mark_failed_;
+  std::optional<Query> mark_dead_;
   Query look_;
   Query audit_;
   Query savepoint_;

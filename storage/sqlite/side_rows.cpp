@@ -47,8 +47,8 @@ SideRows::SideRows(Connection& connection, std::string outbox, const Clocks& clo
       erase_(connection.database(),
              "DELETE FROM outbox_relay_rows WHERE outbox = ?1 AND row_key = ?2") {}
 
-std::optional<SideRow> SideRows::read(std::int64_t row) {
-  auto rows = read_.rows(outbox_, row);
+std::optional<SideRow> SideRows::read(const Value& key) {
+  auto rows = read_.rows(outbox_, key);
   if (!rows.next()) return std::nullopt;
   SideRow side;
   side.state = rows.maybe_text(0);
@@ -77,7 +77,7 @@ std::optional<SideRow> SideRows::read(std::int64_t row) {
   return side;
 }
 
-void SideRows::write(std::int64_t row, const SideRow& side) {
+void SideRows::write(const Value& key, const SideRow& side) {
   // A moment of an earlier boot is moved to this boot's axis, so that one boot number does for
   // both.
   const auto boot_of = [&](const std::optional<Moment>& moment) -> std::optional<std::int64_t> {
@@ -91,7 +91,7 @@ void SideRows::write(std::int64_t row, const SideRow& side) {
   const auto last_failure = side.last_failure == FailureKind::none
                                 ? std::nullopt
                                 : std::optional<std::string>(name_of(side.last_failure));
-  write_.run(outbox_, row, side.state, side.dead_letter_reason, side.error, side.due,
+  write_.run(outbox_, key, side.state, side.dead_letter_reason, side.error, side.due,
              side.retry_count, side.processed_on, side.generation, side.counted,
              side.misconfigured_tries, wall_of(side.misconfigured_since), last_failure,
              std::chrono::ceil<std::chrono::milliseconds>(side.last_delay).count(),

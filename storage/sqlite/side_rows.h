@@ -17,6 +17,8 @@ constexpr const char* kPending = "Pending";
 constexpr const char* kFailed = "Failed";
 constexpr const char* kProcessed = "Processed";
 constexpr const char* kDeadLettered = "DeadLettered";
+// Only beside: older than what the relay was told to begin with.
+constexpr const char* kSkipped = "Skipped";
 }  // namespace state
 
 // A moment on both axes: boot time measures, wall time bridges a restart of the machine.
@@ -26,8 +28,8 @@ struct Moment {
 };
 
 struct SideRow {
-  // Only while the outbox's own row can't be written (too large, or it refuses): these then stand
-  // for its columns.
+  // Only while the outbox's own row can't say it (it has no column for it, is too large to be
+  // written or refuses to be): these then stand for its columns.
   std::optional<std::string> state;
   std::optional<std::string> dead_letter_reason;
   std::optional<std::string> error;
@@ -53,9 +55,9 @@ class SideRows {
  public:
   SideRows(Connection& connection, std::string outbox, const Clocks& clocks);
 
-  std::optional<SideRow> read(std::int64_t row);
-  void write(std::int64_t row, const SideRow& side);
-  void erase(std::int64_t row) { erase_.run(outbox_, row); }
+  std::optional<SideRow> read(const Value& key);
+  void write(const Value& key, const SideRow& side);
+  void erase(const Value& key) { erase_.run(outbox_, key); }
 
   Moment now() const;
   // How long ago that was. Never negative: a wall clock that jumped counts as no time.

@@ -13,7 +13,7 @@ Sql::Sql(Connection& connection, Mapping mapping)
   if (!fits(names_.pending, is_pending())) names_.pending.clear();
   if (!fits(names_.failed, is_failed())) names_.failed.clear();
   if (!fits(names_.dead, is_dead())) names_.dead.clear();
-  const std::string of_key = column(mapping_.columns.ordering_key) + " = 'x' AND ";
+  const std::string of_key = value(mapping_.columns.ordering_key) + " = 'x' AND ";
   if (!fits(names_.open_key, of_key + is_open())) names_.open_key.clear();
   if (!fits(names_.dead_key, of_key + is_dead())) names_.dead_key.clear();
 }
@@ -34,17 +34,60 @@ std::string Sql::from(const std::string& index) const {
   return index.empty() ? source : source + " INDEXED BY " + quoted(index);
 }
 
+// False for a state that the table does not have.
+std::string Sql::is(const std::string& state) const {
+  if (!has_status() || state.empty()) return "0";
+  return status() + " = " + state_literal(state);
+}
+
+std::string Sql::state_literal(const std::string& state) const {
+  return mapping_.numeric_status ? state : literal(state);
+}
+
+std::string Sql::is_pending() const {
+  return mapping_.holds_failed() ? is(mapping_.states.pending) : is_open();
+}
+
+std::string Sql::is_failed() const {
+  return mapping_.holds_failed() ? is(mapping_.states.failed) : "0";
+}
+
+std::string Sql::is_processed() const {
+  if (has_status()) return is(mapping_.states.processed);
+  if (mapping_.columns.processed_on.empty()) return "0";
+  return column(mapping_.columns.processed_on) + " IS NOT NULL";
+}
+
 std::string Sql::is_open() const {
-  return fmt::format("{} IN ({}, {})", status(), literal(mapping_.states.pending),
-                     literal(mapping_.states.failed));
+  const States& s = mapping_.states;
+  if (has_status()) {
+    if (s.failed.empty()) return is(s.pending);
+    return fmt::format("{} IN ({}, {})", status(), state_literal(s.pending),
+                       state_literal(s.failed));
+  }
+  if (mapping_.columns.processed_on.empty()) return "1";
+  return column(mapping_.columns.processed_on) + " IS NULL";
 }
 
 std::string Sql::state_name() const {
-  const States& s = mapping_.states;
-  return fmt::format(
-      "CASE {} WHEN {} THEN '{}' WHEN {} THEN '{}' WHEN {} THEN '{}' WHEN {} THEN '{}' END",
-      status(), literal(s.pending), state::kPending, literal(s.failed), state::kFailed,
-      literal(s.processed), state::kProcessed, literal(s.dead_lettered), state::kDeadLettered);
+  std::string text = "CASE";
+  for (const auto& [condition, name] :
+       {std::pair(is_pending(), state::kPending), std::pair(is_failed(), state::kFailed),
+        std::pair(is_processed(), state::kProcessed), std::pair(is_dead(), state::kDeadLettered)}) {
+    if (condition != "0") text += fmt::format(" WHEN {} THEN '{}'", condition, name);
+  }
+  return text + " END";
+}
+
+// Puts the column into each {}.
+std::string Sql::expanded(std::string text, const std::string& name) const {
+  if (name.empty()) return "NULL";
+  const std::string value = column(name);
+  for (std::size_t at = text.find("{}"); at != std::string::npos; at = text.find("{}", at)) {
+    text.replace(at, 2, value);
+    at += value.size();
+  }
+  return text;
 }
 
 std::string Sql::beside() const {

@@ -19,9 +19,13 @@ class Sql {
   // "o" stands for the outbox in all of these.
   std::string table() const { return quoted(mapping_.table); }
   std::string column(const std::string& name) const { return "o." + quoted(name); }
-  std::string row_key() const { return column(mapping_.row_key); }
+  // The same, or NULL if the table has no such column.
+  std::string value(const std::string& name) const { return name.empty() ? "NULL" : column(name); }
+  std::string payload() const { return expanded(mapping_.payload_sql, mapping_.columns.payload); }
+  std::string headers() const { return expanded(mapping_.headers_sql, mapping_.columns.headers); }
+  std::string row_key() const { return column(mapping_.row_key()); }
+  // The rowid: rises with each insert.
   std::string order() const { return column(mapping_.order); }
-  std::string status() const { return column(mapping_.columns.status); }
 
   std::string from_pending() const { return from(names_.pending); }
   std::string from_failed() const { return from(names_.failed); }
@@ -29,14 +33,20 @@ class Sql {
   std::string from_open_key() const { return from(names_.open_key); }
   std::string from_dead_key() const { return from(names_.dead_key); }
 
-  std::string is_pending() const { return is(mapping_.states.pending); }
-  std::string is_failed() const { return is(mapping_.states.failed); }
+  // As far as the table's own columns tell. Where they can't hold when a failed row is due, failed
+  // rows that the relay knows nothing of are pending ones.
+  std::string is_pending() const;
+  std::string is_failed() const;
   std::string is_dead() const { return is(mapping_.states.dead_lettered); }
+  std::string is_processed() const;
   // Neither Processed nor given up: what may still be sent.
   std::string is_open() const;
 
   // The relay's own name of the outbox's state; NULL for one that is not ours.
   std::string state_name() const;
+
+  // A state as it stands in the status column.
+  std::string state_literal(const std::string& state) const;
 
   // The row's key as it is compared with the side tables'.
   std::string key_beside() const;
@@ -45,7 +55,10 @@ class Sql {
 
  private:
   std::string from(const std::string& index) const;
-  std::string is(const std::string& state) const { return status() + " = " + literal(state); }
+  std::string status() const { return column(mapping_.columns.status); }
+  bool has_status() const { return !mapping_.columns.status.empty(); }
+  std::string is(const std::string& state) const;
+  std::string expanded(std::string text, const std::string& name) const;
   bool fits(const std::string& index, const std::string& where) const;
 
   Connection& connection_;

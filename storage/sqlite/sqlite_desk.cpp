@@ -17,8 +17,9 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds{5};
 constexpr std::size_t kChunk = 100;  // rows a transaction: the write lock is held briefly
 
-Mapping named(Mapping mapping, const std::string& table) {
-  mapping.table = table;
+Mapping prepare(Connection& connection, const Mapping& wanted) {
+  Mapping mapping = require_outbox(connection, wanted);
+  require_relay_tables(connection, false);
   return mapping;
 }
 
@@ -73,10 +74,10 @@ struct SqliteDesk::Desk {
   Desk(const std::string& path, const Mapping& mapping, const Clocks& clocks_used)
       : clocks(clocks_used),
         connection(path, kPatience),
-        outbox(require_outbox(connection, mapping)),
-        sql((require_relay_tables(connection, false), connection), named(mapping, outbox)),
+        sql(connection, prepare(connection, mapping)),
+        outbox(sql.mapping().table),
         side_rows(connection, outbox, clocks),
-        times(connection) {}
+        times(connection, sql.mapping().times) {}
 
   Backlog backlog();
   std::uint64_t count(const std::string& from, const std::string& where);
@@ -93,8 +94,8 @@ struct SqliteDesk::Desk {
 
   const Clocks& clocks;
   Connection connection;
-  std::string outbox;
   Sql sql;
+  std::string outbox;
   SideRows side_rows;
   TimeReader times;
 };

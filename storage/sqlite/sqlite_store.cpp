@@ -269,7 +269,8 @@ Turn SqliteStore::write_once(const Work& work) {
   if (!recognise(work, turn, picked)) {
     const LeaseId epoch = session_->registration.next_epoch(identity_.epoch);
     const WallTime now = clocks_.wall();
-    const Holder holder{identity_.incarnation, epoch, now, to_text(now)};
+    const TimeFormat times = session_->sql.mapping().times;
+    const Holder holder{identity_.incarnation, epoch, now, to_text(now), to_column(now, times)};
     settle(work, holder, turn);
     if (work.final) {
       take_over(work, holder, turn);

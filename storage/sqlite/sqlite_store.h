@@ -97,7 +97,7 @@ class SqliteStore final : public OutboxStore {
   bool changed_since_examination_ = true;
   std::optional<Time> examined_at_;
   std::optional<Look> last_look_;
-  std::vector<std::int64_t> vanished_;
+  std::vector<Value> vanished_;
   // Settlements of the turn under way that an earlier part of it has written.
   std::set<std::pair<RowId, LeaseId>> done_;
   std::optional<Time> checkpointed_at_;

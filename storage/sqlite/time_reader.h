@@ -1,33 +1,32 @@
 // Times as people and applications write them into a column.
 #pragma once
 
-#include <cmath>
 #include <optional>
 #include <string>
 
 #include "storage/sqlite/connection.h"
+#include "storage/sqlite/mapping.h"
 #include "storage/sqlite/times.h"
+#include "storage/sqlite/value.h"
 
 namespace outbox::sqlite {
 
-// Reads every form that SQLite's own date functions take, Unix seconds and Julian days included.
+// Reads every form that SQLite's own date functions take, Unix seconds and Julian days included;
+// numbers in another unit where the format says so.
 class TimeReader {
  public:
-  explicit TimeReader(Connection& connection)
-      : julian_day_(connection.database(), "SELECT julianday(?1, 'auto')") {}
+  TimeReader(Connection& connection, TimeFormat format)
+      : format_(format), julian_day_(connection.database(), "SELECT julianday(?1, 'auto')") {}
 
-  std::optional<WallTime> read(const std::string& text) {
-    if (const auto time = parse_time(text)) return time;
-    auto rows = julian_day_.rows(text);
-    if (!rows.next() || rows.null(0)) return std::nullopt;
-    const double days = rows.column(0).getDouble() - kUnixEpoch;
-    return WallTime(std::chrono::milliseconds(std::llround(days * kMillisecondsPerDay)));
-  }
+  // `text` is the column's value as text, whatever its type.
+  std::optional<WallTime> read(const std::string& text);
 
  private:
-  static constexpr double kUnixEpoch = 2440587.5;
-  static constexpr double kMillisecondsPerDay = 86'400'000.0;
+  const TimeFormat format_;
   Query julian_day_;
 };
+
+// A time as it is written into a column.
+Value to_column(WallTime time, TimeFormat format);
 
 }  // namespace outbox::sqlite

@@ -288,7 +288,7 @@ TEST_CASE("the printed DDL runs as it stands, and again") {
   Backends backends;
   add_sqlite_store(backends);
   StoreSettings settings;
-  settings.table = "odd \"name\" not allowed";
+  settings.table = "two\nlines";
   settings.url = "sqlite:app.db";
   CHECK_FALSE(backends.stores.at("sqlite").check(settings).empty());
   settings.table = "order outbox";

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "storage/sqlite/identifiers.h"
 #include "storage/sqlite/schema.h"
 #include "storage/sqlite/settler.h"
 #include "storage/sqlite/time_reader.h"
@@ -31,38 +32,50 @@ std::string either(const std::string& column, const std::string& beside) {
 // Dead letters by ?2 event type, ?3 reason, ?4 ids (a JSON list), after row ?5, at most ?6.
 std::string dead_letters_sql(const Sql& sql) {
   const Columns& c = sql.mapping().columns;
-  const std::string reason = either(sql.column(c.dead_letter_reason), "dead_letter_reason");
+  const std::string reason = either(sql.value(c.dead_letter_reason), "dead_letter_reason");
   const std::string columns = fmt::format(
-      "{}, {}, {}, {}, {}, {}, {}, {}, {}", sql.row_key(), sql.column(c.id),
-      sql.column(c.event_type), sql.column(c.ordering_key), reason,
-      either(sql.column(c.retry_count), "retry_count"), either(sql.column(c.last_error), "error"),
-      sql.column(c.occurred_on), sql.state_name());
+      "{}, {}, {}, {}, {}, {}, {}, {}, {}, {}", sql.order(), sql.column(c.id),
+      sql.column(c.event_type), sql.value(c.ordering_key), reason,
+      either(sql.value(c.retry_count), "retry_count"), either(sql.value(c.last_error), "error"),
+      sql.value(c.occurred_on), sql.state_name(), sql.row_key());
   const std::string filter = fmt::format(
       "(?2 = '' OR {} = ?2) AND (?3 = '' OR {} = ?3) "
       "AND (?4 IS NULL OR {} IN (SELECT value FROM json_each(?4))) AND {} > ?5",
-      sql.column(c.event_type), reason, sql.column(c.id), sql.row_key());
+      sql.column(c.event_type), reason, sql.column(c.id), sql.order());
   return fmt::format(
-      "SELECT {0} FROM {1} LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = +{2} "
+      "SELECT {0} FROM {1} LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = {2} "
       "WHERE {3} AND (r.state IS NULL OR r.state = '{4}') AND {5} "
       "UNION ALL "
-      "SELECT {0} FROM outbox_relay_rows AS r JOIN {6} AS o ON {2} = r.row_key "
+      "SELECT {0} FROM outbox_relay_rows AS r JOIN {6} AS o ON {7} = r.row_key "
       "WHERE r.outbox = ?1 AND r.state IS NOT NULL AND r.state = '{4}' AND NOT ({3}) AND {5} "
       "ORDER BY 1 LIMIT ?6",
-      columns, sql.from_dead(), sql.row_key(), sql.is_dead(), state::kDeadLettered, filter,
-      sql.table());
+      columns, sql.from_dead(), sql.key_beside(), sql.is_dead(), state::kDeadLettered, filter,
+      sql.table(), sql.row_key());
 }
 
+// Empty if the table has no column for any of it. A table without dead letters shows them as failed
+// or open rows.
 std::string revive_sql(const Sql& sql) {
   const Columns& c = sql.mapping().columns;
-  return fmt::format(
-      "UPDATE {} AS o SET {} = {}, {} = 0, {} = NULL, {} = NULL, {} = NULL WHERE {} = ?1 AND {}",
-      sql.table(), quoted(c.status), literal(sql.mapping().states.pending), quoted(c.retry_count),
-      quoted(c.next_attempt), quoted(c.last_error), quoted(c.dead_letter_reason), sql.row_key(),
-      sql.is_dead());
+  std::string assignments;
+  const auto set = [&](const std::string& column, const std::string& value) {
+    if (column.empty()) return;
+    assignments += fmt::format("{}{} = {}", assignments.empty() ? "" : ", ", quoted(column), value);
+  };
+  if (!c.status.empty()) set(c.status, sql.state_literal(sql.mapping().states.pending));
+  set(c.retry_count, "0");
+  set(c.next_attempt, "NULL");
+  set(c.last_error, "NULL");
+  set(c.dead_letter_reason, "NULL");
+  if (assignments.empty()) return {};
+  const std::string open = sql.mapping().holds_dead() ? "0" : sql.is_open();
+  return fmt::format("UPDATE {} AS o SET {} WHERE {} = ?1 AND ({} OR {})", sql.table(), assignments,
+                     sql.row_key(), sql.is_dead(), open);
 }
 
 struct FoundDead {
-  std::int64_t row = 0;
+  Value key;
+  std::int64_t place = 0;
   DeadLetter letter;
   std::string outbox_state;  // in the outbox's own row
 };
@@ -89,7 +102,7 @@ struct SqliteDesk::Desk {
   std::vector<FoundDead> find_dead(const DeadLetterFilter& filter, std::int64_t after,
                                    std::size_t limit);
   void revive(const FoundDead& found, const std::string& reason);
-  bool revive_in_place(std::int64_t row);
+  bool revive_in_place(const Value& key);
   void hold_circuit(bool hold, const std::string& reason);
 
   const Clocks& clocks;
@@ -163,9 +176,9 @@ std::optional<Duration> SqliteDesk::Desk::oldest_age() {
                                     std::pair(sql.from_failed(), sql.is_failed())}) {
     Query query(connection.database(),
                 fmt::format("SELECT {} FROM {} LEFT JOIN outbox_relay_rows AS r "
-                            "ON r.outbox = ?1 AND r.row_key = +{} WHERE {} "
+                            "ON r.outbox = ?1 AND r.row_key = {} WHERE {} "
                             "AND (r.state IS NULL OR r.state IN ('{}', '{}')) ORDER BY {} LIMIT 1",
-                            sql.column(sql.mapping().columns.occurred_on), from, sql.row_key(),
+                            sql.value(sql.mapping().columns.occurred_on), from, sql.key_beside(),
                             where, state::kPending, state::kFailed, sql.order()));
     auto rows = query.rows(outbox);
     if (!rows.next()) continue;
@@ -207,8 +220,9 @@ std::vector<FoundDead> SqliteDesk::Desk::find_dead(const DeadLetterFilter& filte
   auto rows = query.rows(outbox, filter.event_type, filter.reason, ids, after, limit);
   while (rows.next()) {
     FoundDead found;
-    found.row = rows.integer(0);
-    found.letter.id = rows.text(1);
+    found.place = rows.integer(0);
+    found.key = rows.value(9).value_or(Value{});
+    found.letter.id = rendered_id(rows, 1);
     found.letter.event_type = rows.text(2);
     found.letter.ordering_key = rows.text(3);
     found.letter.reason = rows.text(4);
@@ -223,34 +237,37 @@ std::vector<FoundDead> SqliteDesk::Desk::find_dead(const DeadLetterFilter& filte
 }
 
 void SqliteDesk::Desk::revive(const FoundDead& found, const std::string& reason) {
-  const SideRow before = side_rows.read(found.row).value_or(SideRow{});
+  const SideRow before = side_rows.read(found.key).value_or(SideRow{});
   SideRow side;
   side.generation = before.generation + 1;
   // What was true of earlier attempts stays true; a row that took relays down stays alone.
   side.outcome_unknown = before.outcome_unknown;
   side.takeovers = before.takeovers;
   SizeProbe sizes(connection, sql.mapping().table, sql.mapping().columns.payload);
-  const bool large = sizes.bytes(found.row) > kRewriteMax;
+  const bool large = sizes.bytes(found.place) > kRewriteMax;
   sizes.close();
-  const bool pending_by_itself = found.outbox_state == state::kPending;
-  const bool in_place = !pending_by_itself && !large && revive_in_place(found.row);
+  const bool pending_by_itself =
+      sql.mapping().holds_dead() && found.outbox_state == state::kPending;
+  const bool in_place = !pending_by_itself && !large && revive_in_place(found.key);
   if (!pending_by_itself && !in_place) {
     side.state = state::kPending;
     side.retry_count = 0;
   }
-  side_rows.write(found.row, side);
+  side_rows.write(found.key, side);
   Query audit(connection.database(),
               "INSERT INTO outbox_relay_audit (outbox, row_key, event_id, at, action, reason) "
               "VALUES (?1, ?2, ?3, ?4, 'redrive', ?5)");
-  audit.run(outbox, found.row, found.letter.id, to_text(clocks.wall()), shortened(reason));
+  audit.run(outbox, found.key, found.letter.id, to_text(clocks.wall()), shortened(reason));
 }
 
 // False if the row is not dead in the outbox itself, or refuses to be written.
-bool SqliteDesk::Desk::revive_in_place(std::int64_t row) {
-  Query update(connection.database(), revive_sql(sql));
+bool SqliteDesk::Desk::revive_in_place(const Value& key) {
+  const std::string statement = revive_sql(sql);
+  if (statement.empty()) return false;
+  Query update(connection.database(), statement);
   connection.database().exec("SAVEPOINT revive");
   try {
-    const bool changed = update.run(row) == 1;
+    const bool changed = update.run(key) == 1;
     connection.database().exec("RELEASE revive");
     return changed;
   } catch (const SQLite::Exception&) {
@@ -325,7 +342,7 @@ Answer<std::uint64_t> SqliteDesk::redrive(const DeadLetterFilter& filter,
       for (const FoundDead& found : chunk) desk.revive(found, reason);
       transaction.commit();
       moved += chunk.size();
-      after = chunk.back().row;
+      after = chunk.back().place;
     }
   });
 }

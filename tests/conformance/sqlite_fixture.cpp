@@ -141,6 +141,4 @@ std::int64_t SqliteFixture::number(const std::string& sql) {
   return application().execAndGet(sql).getInt64();
 }
 
-std::unique_ptr<StoreFixture> make_store_fixture() { return std::make_unique<SqliteFixture>(); }
-
 }  // namespace outbox::conformance

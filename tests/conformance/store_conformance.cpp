@@ -237,7 +237,8 @@ TEST_CASE("rows that can't be messages are leased with their defect") {
   for (std::size_t i = 0; i < 5; ++i) {
     CAPTURE(turn.leased[i].id);
     REQUIRE(turn.leased[i].defect.has_value());
-    CHECK(turn.leased[i].defect->find(i < 4 ? "headers" : "event_type") != std::string::npos);
+    const std::string column = outbox.fixture->column(i < 4 ? "headers" : "event_type");
+    CHECK(turn.leased[i].defect->find(column) != std::string::npos);
   }
   CHECK_FALSE(turn.leased[5].defect.has_value());
   done(relay.settle({dead(turn.leased[0], DeadReason::invalid_row)}));

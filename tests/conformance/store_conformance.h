@@ -53,6 +53,11 @@ class StoreFixture {
   // From now on the database refuses every change of this row.
   virtual void refuse_changes(const std::string& id) = 0;
 
+  // Whether a verdict changes the application's row at all.
+  virtual bool writes_rows() const { return true; }
+  // What the table calls the relay's `headers` or `event_type`.
+  virtual std::string column(const std::string& name) const { return name; }
+
   // Moves all clocks on.
   virtual void advance(Duration time) = 0;
   // Differs before and after somebody has written to the database.

@@ -113,6 +113,13 @@ void CircuitBreaker::close(Time now) {
   if (state_ != CircuitState::closed) become(now, CircuitState::closed, "");
 }
 
+void CircuitBreaker::retune(Time now, BreakerOptions options) {
+  advance(now);
+  options_ = usable(std::move(options));
+  while (consecutive_.size() > options_.consecutive_failures) consecutive_.pop_front();
+  if (state_ == CircuitState::half_open && probes_good_ >= options_.probes) close(now);
+}
+
 std::optional<Time> CircuitBreaker::next_event() const {
   const bool probing = state_ == CircuitState::open || state_ == CircuitState::half_open;
   if (!probing) return std::nullopt;

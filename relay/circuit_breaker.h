@@ -79,6 +79,10 @@ class CircuitBreaker {
   void isolate(Time now);
   void close(Time now);
 
+  // Other thresholds for the results from now on. State, counts and permits stay; the break under
+  // way keeps its end. Fewer probes may be those that have succeeded already: then it closes.
+  void retune(Time now, BreakerOptions options);
+
   CircuitState state() const { return state_; }
   // When allowance or state changes by itself: the end of a break, a probe's time-out. The end of a
   // break is told until some call has been made at that time or later, a time-out until tick().
@@ -111,7 +115,7 @@ class CircuitBreaker {
   void become(Time now, CircuitState next, std::string why);
   Duration break_length();
 
-  const BreakerOptions options_;
+  BreakerOptions options_;
   Random random_;
   Time now_ = Time::min();  // of the latest call
   CircuitState state_ = CircuitState::closed;

@@ -56,6 +56,11 @@ std::string cut(const std::string& reason) { return reason.substr(0, kReasonMax)
 
 }  // namespace
 
+void Judge::retune(const RetryOptions& retry) {
+  options_.retry = retry;
+  retry_ = RetryPolicy(retry);
+}
+
 Settlement Judge::judge(const Held& held, const Receipt& receipt, Time) {
   RELAY_CHECK(receipt.outcome != Outcome::cancelled);
   if (receipt.outcome == Outcome::confirmed) return about(held.message, Verdict::delivered);

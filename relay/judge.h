@@ -49,6 +49,9 @@ class Judge {
   // A row that can't be sent, whatever the broker: what is wrong with it, as a dead letter.
   std::optional<Settlement> unsendable(const Message& message) const;
 
+  // Another ladder for what is judged from now on.
+  void retune(const RetryOptions& retry);
+
  private:
   Settlement failed(const Held& held, FailureKind kind, const Receipt& receipt);
   Settlement misconfigured(const Held& held, const Receipt& receipt);
@@ -56,8 +59,8 @@ class Judge {
   bool counts_toward_death(const Held& held, FailureKind kind) const;
   Duration misconfigured_delay(std::uint32_t tries) const;
 
-  const JudgeOptions options_;
-  const RetryPolicy retry_;
+  JudgeOptions options_;
+  RetryPolicy retry_;
   Destinations& destinations_;
   const CircuitBreaker& breaker_;
   Random& random_;

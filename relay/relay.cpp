@@ -51,6 +51,7 @@ Relay::Relay(const RelayOptions& options, OutboxStore& store, Publisher& publish
 
 Time Relay::step() {
   Time now = clock_.now();
+  take_over_tuning(now);
   drain_receipts(now);
   breaker_.tick(now);
   notice_changes(now);
@@ -64,6 +65,23 @@ Time Relay::step() {
   shed(now);
   notice_changes(now);
   return next_wake(now);
+}
+
+void Relay::retune(RelayTuning tuning) { new_tuning_ = std::move(tuning); }
+
+void Relay::take_over_tuning(Time now) {
+  if (!new_tuning_) return;
+  RelayTuning tuning = *std::exchange(new_tuning_, std::nullopt);
+  options_.batch_size = std::clamp<std::size_t>(tuning.batch_size, 1, options_.in_flight_max);
+  options_.poll_interval = tuning.poll_interval;
+  options_.retry = std::move(tuning.retry);
+  tuning.breaker.probe_timeout = options_.breaker.probe_timeout;
+  options_.breaker = tuning.breaker;
+  judge_.retune(options_.retry);
+  breaker_.retune(now, options_.breaker);
+  // What was planned by a longer interval need not be waited for.
+  next_look_ = std::min(next_look_, now + options_.poll_interval);
+  probe_not_before_ = std::min(probe_not_before_, now + options_.poll_interval);
 }
 
 void Relay::hint() {

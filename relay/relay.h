@@ -26,6 +26,7 @@
 #include "relay/receipt_queue.h"
 #include "relay/retry_policy.h"
 #include "relay/router.h"
+#include "relay/tuning.h"
 #include "relay/window.h"
 
 namespace outbox {
@@ -83,6 +84,10 @@ class Relay {
   // The outbox may have new rows: look now, and again shortly, since a hint may come early.
   void hint();
 
+  // The next step begins by taking these over. What travels goes on, each permit stays good, the
+  // circuit stays as it is, and rows that wait keep the due time that they were given.
+  void retune(RelayTuning tuning);
+
   // Send what is held, settle, release. With drain_on_stop, lease until no row is due before that.
   void stop();
   // Give back everything that does not travel and lease nothing more: the drain's time is over.
@@ -93,6 +98,8 @@ class Relay {
   RelayStatus status() const;
 
  private:
+  void take_over_tuning(Time now);
+
   // Receipts.
   void drain_receipts(Time now);
   void take_receipt(const Receipt& receipt, Time now);
@@ -143,8 +150,11 @@ class Relay {
   Time next_wake(Time now);
   std::size_t holding() const;
 
+  // Changed by take_over_tuning() only.
+  RelayOptions options_;
+  std::optional<RelayTuning> new_tuning_;
+
   // Constant after construction.
-  const RelayOptions options_;
   const Router router_;
   OutboxStore& store_;
   Publisher& publisher_;

@@ -1,6 +1,7 @@
 #include "relay/relay_loop.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace outbox {
 
@@ -17,6 +18,7 @@ LoopEnd RelayLoop::run(std::stop_token stop) {
     }
     if (abandon_at && now >= *abandon_at) relay_.abandon();
 
+    if (auto tuning = tunings_.take()) relay_.retune(*std::move(tuning));
     Time next = relay_.step();
     board_.write(relay_.status(), clock_.now());
     if (abandon_at && relay_.drained()) break;

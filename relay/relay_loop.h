@@ -22,8 +22,14 @@ struct LoopEnd {
 
 class RelayLoop {
  public:
-  RelayLoop(Relay& relay, Waker& waker, const Clock& clock, StatusBoard& board, LoopOptions options)
-      : relay_(relay), waker_(waker), clock_(clock), board_(board), options_(options) {}
+  RelayLoop(Relay& relay, Waker& waker, TuningBox& tunings, const Clock& clock, StatusBoard& board,
+            LoopOptions options)
+      : relay_(relay),
+        waker_(waker),
+        tunings_(tunings),
+        clock_(clock),
+        board_(board),
+        options_(options) {}
 
   // Returns when `stop` was requested and the relay is drained, or its time is over.
   LoopEnd run(std::stop_token stop);
@@ -31,6 +37,7 @@ class RelayLoop {
  private:
   Relay& relay_;
   Waker& waker_;
+  TuningBox& tunings_;
   const Clock& clock_;
   StatusBoard& board_;
   LoopOptions options_;

@@ -15,6 +15,8 @@ struct Route {
   // A template with {eventType}, {key} and {header.NAME} (any case); {{ and }} stand for braces.
   // Empty: the row's own destination, else the broker's.
   std::string destination;
+
+  bool operator==(const Route&) const = default;
 };
 
 // Where one row goes, or why it can't go anywhere now.

@@ -8,13 +8,18 @@
 #include <optional>
 
 #include "relay/app/commands.h"
+#include "relay/app/completion.h"
 #include "relay/app/demo.h"
 #include "relay/app/exit_codes.h"
+#include "relay/app/man_page.h"
 #include "relay/app/printable.h"
 #include "relay/app/suggest.h"
 
 namespace outbox {
 namespace {
+
+// The group of the flags that every command has.
+constexpr const char* kCommonGroup = "Configuration";
 
 // The flags that every command has, as they were given.
 struct CommonFlags {
@@ -29,7 +34,7 @@ struct CommonFlags {
 void add_common_flags(CLI::App& app, CommonFlags& flags) {
   const auto add = [&](const char* name, std::optional<std::string>& target, const char* type,
                        const char* help) {
-    app.add_option(name, target, help)->type_name(type)->group("Configuration");
+    app.add_option(name, target, help)->type_name(type)->group(kCommonGroup);
   };
   add("--config", flags.config, "FILE", "the file to read (default: /etc/outbox-relay/relay.yaml)");
   add("--store", flags.store, "URL", "the database, such as sqlite:///data/app.db");
@@ -39,7 +44,7 @@ void add_common_flags(CLI::App& app, CommonFlags& flags) {
   app.add_option("--set", flags.set, "any setting, such as relay.batchSize=50; may be repeated")
       ->type_name("PATH=VALUE")
       ->allow_extra_args(false)
-      ->group("Configuration");
+      ->group(kCommonGroup);
 }
 
 [[noreturn]] void refuse(const std::string& sentence) { throw CLI::ValidationError(sentence); }
@@ -91,6 +96,8 @@ class CommandLine {
     add_dead_letters();
     add_broker();
     add_demo();
+    add_completion();
+    add_man();
     add_version();
   }
 
@@ -160,8 +167,16 @@ class CommandLine {
 
   void add_print_config() {
     auto* command = add_command(app_, "print-config", "Print all settings, secrets hidden");
-    command->add_flag("--sources", sources_, "and where each comes from");
-    on_chosen(command, {}, [this](const Config& config) { return print_config(config, sources_); });
+    auto* sources = command->add_flag("--sources", print_.sources, "and where each comes from");
+    auto* defaults =
+        command->add_flag("--defaults", print_.defaults, "not those in force but the defaults");
+    auto* schema = command->add_flag("--schema", print_.schema,
+                                     "instead, a JSON Schema of the configuration file");
+    command->add_flag("--digest", print_.digest, "instead, the digest that metrics and log tell")
+        ->excludes(schema, defaults, sources);
+    schema->excludes(sources, defaults);
+    on_chosen(command, {.valid = false},
+              [this](const Config& config) { return print_config(config, backends_, print_); });
   }
 
   void add_healthcheck() {
@@ -258,6 +273,32 @@ class CommandLine {
     command->callback([this] { action_ = [this] { return run_demo(demo_); }; });
   }
 
+  void add_completion() {
+    const std::map<std::string, Shell> shells = {
+        {"bash", Shell::bash}, {"zsh", Shell::zsh}, {"fish", Shell::fish}};
+    auto* command =
+        app_.add_subcommand("completion", "Print a script that completes commands in a shell");
+    command->add_option("SHELL", shell_, "the shell to write it for")
+        ->required()
+        ->transform(CLI::Transformer(shells));
+    command->callback([this] {
+      action_ = [this] {
+        std::fputs(completion_script(command_tree(app_, kCommonGroup), shell_).c_str(), stdout);
+        return kDone;
+      };
+    });
+  }
+
+  void add_man() {
+    auto* command = app_.add_subcommand("man", "Print the man page; read it with `man -l -`");
+    command->callback([this] {
+      action_ = [this] {
+        std::fputs(man_page(command_tree(app_, kCommonGroup), OUTBOX_VERSION).c_str(), stdout);
+        return kDone;
+      };
+    });
+  }
+
   void add_version() {
     auto* command = app_.add_subcommand("version", "Say which version this is");
     command->add_flag("--verbose", verbose_, "and which databases and brokers it was built with");
@@ -296,7 +337,8 @@ class CommandLine {
   std::vector<std::string> ids_;
   std::string broker_reason_;
   DemoOptions demo_;
-  bool sources_ = false;
+  PrintConfigOptions print_;
+  Shell shell_ = Shell::bash;
   bool verbose_ = false;
 };
 

@@ -5,6 +5,9 @@
 #include <cstdio>
 
 #include "relay/app/commands.h"
+#include "relay/app/config_reload.h"
+#include "relay/app/config_schema.h"
+#include "relay/app/config_yaml.h"
 #include "relay/app/exit_codes.h"
 #include "relay/app/printable.h"
 #include "relay/app/units.h"
@@ -72,12 +75,25 @@ int validate(const Config& config) {
   return kDone;
 }
 
-int print_config(const Config& config, bool sources) {
-  for (const auto& value : config.values) {
-    print(sources ? fmt::format("{}: {}  # {}\n", value.path,
-                                value.text.empty() ? "\"\"" : value.text, describe(value.origin))
-                  : fmt::format("{}: {}\n", value.path, value.text.empty() ? "\"\"" : value.text));
+int print_config(const Config& config, const Backends& backends,
+                 const PrintConfigOptions& options) {
+  if (options.schema) {
+    print(config_schema());
+    return kDone;
   }
+  if (options.defaults) {
+    ConfigInput nothing;
+    nothing.file.clear();
+    nothing.needs_store = false;
+    nothing.needs_broker = false;
+    print(to_yaml(load_config(nothing, backends), options.sources));
+    return kDone;
+  }
+  if (!config.usable()) {
+    say("outbox-relay: " + describe(config.problems));
+    return kBadConfiguration;
+  }
+  print(options.digest ? digest_of(config) + "\n" : to_yaml(config, options.sources));
   return kDone;
 }
 

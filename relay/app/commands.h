@@ -35,8 +35,15 @@ int init_outbox(const Config& config, const Backends& backends, const InitOption
 // Tells what the configuration, already read, comes to.
 int validate(const Config& config);
 
-// Prints all settings as they are in force, and with `sources` where each comes from.
-int print_config(const Config& config, bool sources);
+struct PrintConfigOptions {
+  bool sources = false;   // where each setting comes from
+  bool defaults = false;  // not what is in force, but what would be without any file
+  bool schema = false;    // the JSON Schema of the file
+  bool digest = false;    // only the digest that metrics and log tell
+};
+
+// Prints all settings as they are in force, as a file that could be read again.
+int print_config(const Config& config, const Backends& backends, const PrintConfigOptions& options);
 
 // Asks a running relay how it is. Works with a configuration that is otherwise broken: a relay that
 // runs must not be called dead because its file was changed for the worse.

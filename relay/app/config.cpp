@@ -47,6 +47,7 @@ std::optional<std::string> read_file(const ConfigInput& input, std::vector<Probl
 struct FileLayer {
   ConfigLayer layer;
   bool readable = true;
+  bool found = false;
 };
 
 FileLayer file_layer(const ConfigInput& input, std::vector<Problem>& problems) {
@@ -54,6 +55,7 @@ FileLayer file_layer(const ConfigInput& input, std::vector<Problem>& problems) {
   const std::size_t before = problems.size();
   const auto text = read_file(input, problems);
   if (text) {
+    result.found = true;
     const Origin origin{Origin::Kind::file, input.file};
     const auto node = parse_yaml(*text, "", origin, &input.environment, problems);
     add_to_layer(result.layer, "", node, problems);
@@ -79,11 +81,22 @@ std::vector<FlagValue> with_broker_name(std::vector<FlagValue> flags, const std:
   return flags;
 }
 
+// Shows what a setting comes to that follows from others.
+void show(Config& config, const std::string& path, const ConfigValue& value) {
+  for (auto& shown : config.values) {
+    if (shown.path != path) continue;
+    shown.value = value;
+    shown.text = format_value(*find_key(path), value);
+  }
+}
+
 // Reads all layers and lays them over each other.
 class Loader {
  public:
   Loader(ConfigInput input, const Backends& backends)
-      : input_(std::move(input)), backends_(backends) {}
+      : input_(std::move(input)), backends_(backends) {
+    config_.input = input_;
+  }
 
   Config load() {
     gather();
@@ -100,6 +113,7 @@ class Loader {
  private:
   void gather() {
     FileLayer file = file_layer(input_, config_.problems);
+    config_.from_file = file.found;
     // What is missing because the file can't be read is not worth a complaint of its own.
     input_.needs_store = input_.needs_store && file.readable;
     input_.needs_broker = input_.needs_broker && file.readable;
@@ -149,7 +163,8 @@ class Loader {
       // What has no effect is not in force.
       if (applies && key.put != nullptr) {
         key.put(config_.settings, checked.value);
-        config_.values.push_back({path, format_value(key, checked.value), checked.node.origin});
+        config_.values.push_back(
+            {path, format_value(key, checked.value), checked.node.origin, checked.value});
       }
     }
     values_.emplace(path, std::move(checked));
@@ -163,33 +178,19 @@ class Loader {
     auto& publisher = settings.publisher;
     if (publisher.source.empty()) {
       publisher.source = "/outbox-relay/" + settings.store.table;
-      show(concrete_path("brokers.*.source", settings.broker), publisher.source);
+      ConfigValue source;
+      source.text = publisher.source;
+      show(config_, concrete_path("brokers.*.source", settings.broker), source);
     }
     publisher.queue_max = settings.relay.in_flight_max;
     settings.relay.publish_timeout = publisher.publish_timeout;
     // A probe also waits for its row to be leased.
     settings.relay.breaker.probe_timeout = 2 * publisher.publish_timeout;
     settings.loop.settle_timeout = publisher.publish_timeout + seconds{2};
-    keep_foreign_rows();
+    default_retention(config_, settings.store);
     const bool sqlite = scheme_of(settings.store.url) == "sqlite";
     settings.relay.drain_on_stop =
         settings.on_stop == "drain" || (settings.on_stop.empty() && sqlite);
-  }
-
-  // Rows of a table that the relay did not make are removed only if somebody says so.
-  void keep_foreign_rows() {
-    const std::string path = "retention.processed";
-    const auto& store = config_.settings.store;
-    const bool foreign = store.preset != "relay" || !store.columns.empty() || !store.states.empty();
-    if (!foreign || values_.at(path).node.origin.kind != Origin::Kind::fallback) return;
-    config_.settings.retention.processed.reset();
-    show(path, "never");
-  }
-
-  void show(const std::string& path, const std::string& text) {
-    for (auto& value : config_.values) {
-      if (value.path == path) value.text = printable(text);
-    }
   }
 
   ConfigInput input_;
@@ -204,6 +205,20 @@ class Loader {
 
 Config load_config(const ConfigInput& input, const Backends& backends) {
   return Loader(input, backends).load();
+}
+
+void default_retention(Config& config, const StoreSettings& store) {
+  const std::string path = "retention.processed";
+  const auto found = std::ranges::find(config.values, path, &EffectiveValue::path);
+  if (found == config.values.end() || found->origin.kind != Origin::Kind::fallback) return;
+  const ConfigKey& key = *find_key(path);
+  const bool foreign = store.preset != "relay" || !store.columns.empty() || !store.states.empty();
+  ConfigValue value;
+  std::vector<Problem> none;
+  const auto node = foreign ? scalar_node(Origin{}, "never") : default_node(key);
+  convert_value(key, path, node, value, none);
+  key.put(config.settings, value);
+  show(config, path, value);
 }
 
 std::string describe(const std::vector<Problem>& problems) {

@@ -28,9 +28,12 @@ struct EffectiveValue {
   std::string path;
   std::string text;  // as it would be written; secrets hidden
   Origin origin;
+  ConfigValue value;
 };
 
 struct Config {
+  ConfigInput input;                   // what it was read from, to read it anew
+  bool from_file = false;              // there was a file
   Settings settings;                   // means something only without problems
   std::vector<Problem> problems;       // all that is wrong
   std::vector<std::string> warnings;   // what the user should know at start
@@ -40,6 +43,10 @@ struct Config {
 
 // Never throws; everything that is wrong is in the result. Touches no database and no broker.
 Config load_config(const ConfigInput& input, const Backends& backends);
+
+// Sets how long delivered rows of this table stay, if nobody says so: those of a table that the
+// relay did not make, for ever.
+void default_retention(Config& config, const StoreSettings& store);
 
 // All problems, one line each, below a sentence that counts them.
 std::string describe(const std::vector<Problem>& problems);

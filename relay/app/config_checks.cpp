@@ -94,7 +94,7 @@ class Checks {
     const StoreBackend* store =
         backend_of("store.url", backends_.stores, "--store URL", input_.needs_store);
     if (at("store.table").good && at("store.table").value.text.empty())
-      fail("store.table", "is empty");
+      fail("store.table", "is empty; name the outbox table");
     if (store == nullptr || !store->check) return;
     const std::string error = store->check(config_.settings.store);
     if (!error.empty()) fail("store.url", error);

@@ -42,6 +42,8 @@ struct ConfigValue {
   std::vector<Duration> durations;
   std::map<std::string, std::string> map;  // text_map, secrets
   std::vector<Route> routes;
+
+  bool operator==(const ConfigValue&) const = default;
 };
 
 // What happens when a key that this version does nothing with is set to another value than its
@@ -56,6 +58,7 @@ struct ConfigKey {
   std::string_view high = {};
   std::string_view choices = {};                         // "a|b|c"
   void (*put)(Settings&, const ConfigValue&) = nullptr;  // null: nothing to set
+  std::string_view about = {};                           // a sentence, for the schema
   Unfinished unfinished = Unfinished::no;
   std::string_view note = {};  // unfinished: what this version does instead
 };

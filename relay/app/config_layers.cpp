@@ -149,8 +149,12 @@ ConfigLayer environment_layer(const Environment& environment,
     if (path.empty()) {
       auto known = brokers;
       if (segments.size() > 1) known.push_back(lower(segments[1]));
-      problems.push_back(
-          problem_at(origin, "", "unknown setting" + did_you_mean(name, all_variables(known))));
+      const std::string meant = did_you_mean(name, all_variables(known));
+      problems.push_back(problem_at(
+          origin, "",
+          "unknown setting" + (meant.empty() ? "; write OUTBOX_RELAY__SECTION__KEY, for a key that "
+                                               "`outbox-relay print-config` shows"
+                                             : meant)));
       continue;
     }
     add_to_layer(layer, path, read_given(path, value, origin, problems), problems);

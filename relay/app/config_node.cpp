@@ -1,9 +1,11 @@
 #include "relay/app/config_node.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "relay/app/printable.h"
@@ -24,7 +26,9 @@ class YamlReader {
     ConfigNode node;
     node.origin = at(yaml.Mark());
     if (depth > kDeepest || ++nodes_ > kMostNodes) {
-      if (!overgrown_) problems_.push_back(problem_at(node.origin, path, "is nested too deeply"));
+      if (!overgrown_)
+        problems_.push_back(
+            problem_at(node.origin, path, "is nested too deeply; leave out what is not needed"));
       overgrown_ = true;
       node.broken = true;
       return node;
@@ -79,7 +83,8 @@ class YamlReader {
       key.text = key.shown = entry.first.Scalar();
       const std::string below = path.empty() ? key.text : path + "." + key.text;
       if (key.text == "<<") {
-        problems_.push_back(problem_at(key.origin, below, "merge keys are not supported"));
+        problems_.push_back(
+            problem_at(key.origin, below, "merge keys are not supported; write the keys out"));
         continue;
       }
       if (!seen.insert(key.text).second) {
@@ -100,6 +105,36 @@ class YamlReader {
   bool overgrown_ = false;
 };
 
+// Notes where documents begin, and nothing else.
+class DocumentStarts final : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override { marks.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+  std::vector<YAML::Mark> marks;
+};
+
+// The first two documents' beginnings. Not by YAML::LoadAll: the library finds documents without
+// end where a text begins with a comma.
+std::vector<YAML::Mark> document_starts(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStarts starts;
+  while (starts.marks.size() < 2 && parser.HandleNextDocument(starts)) {
+  }
+  return starts.marks;
+}
+
 }  // namespace
 
 ConfigNode scalar_node(Origin origin, std::string text) {
@@ -118,20 +153,27 @@ ConfigNode parse_yaml(const std::string& text, const std::string& path, const Or
   nothing.origin = origin;
   nothing.broken = true;
   try {
-    const auto documents = YAML::LoadAll(text);
-    if (documents.empty()) {
+    const auto starts = document_starts(text);
+    if (starts.empty()) {
       nothing.broken = false;
       return nothing;
     }
-    if (documents.size() > 1) {
-      problems.push_back(problem_at(reader.at(documents[1].Mark()), path,
-                                    "holds more than one YAML document; keep one"));
+    if (starts.size() > 1 && starts[1].pos == starts[0].pos) {
+      problems.push_back(
+          problem_at(reader.at(starts[0]), path, "is not valid YAML: check the punctuation here"));
       return nothing;
     }
-    return reader.convert(documents.front(), path);
+    if (starts.size() > 1) {
+      problems.push_back(
+          problem_at(reader.at(starts[1]), path, "holds more than one YAML document; keep one"));
+      return nothing;
+    }
+    return reader.convert(YAML::Load(text), path);
   } catch (const YAML::Exception& exception) {
-    problems.push_back(problem_at(reader.at(exception.mark), path,
-                                  "is not valid YAML: " + printable(exception.msg)));
+    problems.push_back(
+        problem_at(reader.at(exception.mark), path,
+                   fmt::format("is not valid YAML: {}; check indentation, quotes and brackets",
+                               printable(exception.msg))));
   }
   return nothing;
 }

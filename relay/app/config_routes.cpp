@@ -1,6 +1,7 @@
 #include "relay/app/config_routes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <span>
@@ -74,8 +75,11 @@ class RouteReader {
 
   void unknown(const ConfigNode& key, const std::string& path,
                std::span<const std::string> candidates) {
-    problems_.push_back(
-        problem_at(key.origin, path, "unknown key" + did_you_mean(key.text, candidates)));
+    const std::string meant = did_you_mean(key.text, candidates);
+    problems_.push_back(problem_at(
+        key.origin, path,
+        "unknown key" +
+            (meant.empty() ? fmt::format("; there is {}", fmt::join(candidates, ", ")) : meant)));
   }
 
   void fail(const ConfigNode& node, const std::string& path, std::string reason) {

@@ -115,10 +115,16 @@ std::string format_time(std::chrono::system_clock::time_point time) {
 }
 
 Log::Log(LogSettings settings, std::string instance, Sink sink, WallNow now)
-    : settings_(settings),
-      instance_(std::move(instance)),
+    : instance_(std::move(instance)),
       sink_(std::move(sink)),
-      now_(std::move(now)) {}
+      now_(std::move(now)),
+      format_(settings.format),
+      level_(settings.level) {}
+
+void Log::set(LogSettings settings) {
+  format_ = settings.format;
+  level_ = settings.level;
+}
 
 void Log::debug(std::string_view text, std::initializer_list<LogField> fields) {
   write(LogLevel::debug, text, {fields.begin(), fields.size()});
@@ -137,8 +143,8 @@ void Log::error(std::string_view text, std::initializer_list<LogField> fields) {
 }
 
 void Log::write(LogLevel level, std::string_view text, std::span<const LogField> fields) {
-  if (level < settings_.level) return;
-  LineWriter line(settings_.format, kLineMax);
+  if (level < level_) return;
+  LineWriter line(format_, kLineMax);
   line.add("time", std::string_view(format_time(now_())));
   line.add("level", std::string_view(name_of(level)));
   line.add("instance", std::string_view(instance_));

@@ -1,6 +1,7 @@
 // The program's log: one line an event, on stderr, for people and for collectors.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <concepts>
 #include <cstdint>
@@ -56,15 +57,19 @@ class Log {
   void info(std::string_view text, std::initializer_list<LogField> fields = {});
   void warn(std::string_view text, std::initializer_list<LogField> fields = {});
   void error(std::string_view text, std::initializer_list<LogField> fields = {});
+  // Format and level of the lines from now on.
+  void set(LogSettings settings);
+
   void write(LogLevel level, std::string_view text, std::span<const LogField> fields);
 
   static void to_stderr(std::string_view line);
 
  private:
-  const LogSettings settings_;
   const std::string instance_;
   const Sink sink_;
   const WallNow now_;
+  std::atomic<LogFormat> format_;
+  std::atomic<LogLevel> level_;
   std::mutex mutex_;  // one line at a time
 };
 

@@ -8,8 +8,6 @@
 #include <random>
 #include <thread>
 
-#include "relay/app/digest.h"
-
 namespace outbox {
 namespace {
 
@@ -32,13 +30,6 @@ void write_last_words(const std::string& text) {
   const OwnedFd file(open(kTerminationLog, O_WRONLY | O_TRUNC | O_CLOEXEC));
   if (file.get() < 0) return;
   [[maybe_unused]] const auto written = write(file.get(), text.data(), text.size());
-}
-
-// All settings in one text: its digest tells whether two processes run with the same ones.
-std::string effective_text(const Config& config) {
-  std::string text;
-  for (const auto& value : config.values) text += fmt::format("{}: {}\n", value.path, value.text);
-  return text;
 }
 
 HealthServerOptions server_options(const Settings& settings) {
@@ -67,16 +58,20 @@ Sidecar::Sidecar(const Config& config, const Backends& backends, Log& log)
       health_(board_, clock_, settings_.stall_timeout),
       server_(server_options(settings_), metrics_, health_),
       waker_(clock_),
+      tunings_(waker_),
       receipts_(waker_),
       store_(store_of(backends, settings_).open_store(settings_.store, clock_, waker_)),
       publisher_(publisher_of(backends, settings_).open(settings_.publisher, clock_, receipts_)),
       relay_(settings_.relay, *store_, *publisher_, receipts_, clock_, observer_, random_seed()),
-      loop_(relay_, waker_, clock_, board_, settings_.loop),
+      loop_(relay_, waker_, tunings_, clock_, board_, settings_.loop),
       sampler_(store_of(backends, settings_), settings_.store, settings_.metrics.sample_interval,
-               {metrics_, log, clock_}, [this](const Backlog& backlog, Time sampled_at) {
+               {metrics_, log, clock_},
+               [this](const Backlog& backlog, Time sampled_at) {
                  metrics_.set_backlog(backlog, sampled_at);
                  log_observer_.set_backlog(backlog, sampled_at);
-               }) {
+               }),
+      reloader_(config, {backends, log, metrics_, clock_},
+                [this](const Settings& settings) { take_over(settings); }) {
   health_.on_set_up();
 }
 
@@ -90,7 +85,7 @@ MetricsOptions Sidecar::metrics_options() const {
           .endpoint = settings_.publisher.url,
           .version = OUTBOX_VERSION,
           .revision = {},
-          .config_sha256 = sha256_hex(effective_text(config_)),
+          .config_sha256 = digest_of(config_),
           .in_flight_limit = settings_.relay.in_flight_max,
           .sqlite_wal_file = sqlite_wal_file(settings_.store.url),
           .event_types = settings_.metrics.event_types,
@@ -113,7 +108,9 @@ int Sidecar::run(Signals& signals) {
 }
 
 void Sidecar::tell_ready() const {
-  std::vector<LogField> fields = {{"version", OUTBOX_VERSION}, {"http_port", server_.port()}};
+  const std::string digest = digest_of(config_);
+  std::vector<LogField> fields = {
+      {"version", OUTBOX_VERSION}, {"http_port", server_.port()}, {"config_sha256", digest}};
   for (const auto& value : config_.values) {
     if (!value.text.empty()) fields.emplace_back(value.path, value.text);
   }
@@ -122,20 +119,35 @@ void Sidecar::tell_ready() const {
 }
 
 void Sidecar::wait_for_end(Signals& signals) {
-  while (const auto signal = signals.wait()) {
-    if (*signal == SIGHUP) {
-      log_.warn("settings are not read again while the relay runs: restart it");
-    } else if (stop_.stop_requested()) {
-      log_.error("stopped at once by a second signal: leases are left to end by their term");
-      std::_Exit(1);
-    } else {
-      log_.info("stopping", {{"signal", *signal == SIGINT ? "SIGINT" : "SIGTERM"},
-                             {"drain_timeout_seconds", settings_.loop.drain_timeout}});
-      health_.on_stopping();
-      metrics_.on_stopping();
-      stop_.request_stop();
-    }
+  while (true) {
+    const auto woken = signals.wait(reloader_.descriptor(), reloader_.wait());
+    if (woken.finished) return;
+    if (woken.signal) on_signal(*woken.signal);
+    if (woken.readable) reloader_.on_readable();
+    reloader_.on_time();
   }
+}
+
+void Sidecar::on_signal(int signal) {
+  if (signal == SIGHUP) {
+    reloader_.reload();
+  } else if (stop_.stop_requested()) {
+    log_.error("stopped at once by a second signal: leases are left to end by their term");
+    std::_Exit(1);
+  } else {
+    log_.info("stopping", {{"signal", signal == SIGINT ? "SIGINT" : "SIGTERM"},
+                           {"drain_timeout_seconds", settings_.loop.drain_timeout}});
+    health_.on_stopping();
+    metrics_.on_stopping();
+    stop_.request_stop();
+  }
+}
+
+// What applies at once; `settings_` stays what the parts were made with.
+void Sidecar::take_over(const Settings& settings) {
+  log_.set(settings.log);
+  const auto& relay = settings.relay;
+  tunings_.put({relay.batch_size, relay.poll_interval, relay.retry, relay.breaker});
 }
 
 int Sidecar::tell_stopped(LoopEnd end) {

@@ -9,6 +9,7 @@
 #include "relay/app/backlog_sampler.h"
 #include "relay/app/boot_clock.h"
 #include "relay/app/config.h"
+#include "relay/app/config_reloader.h"
 #include "relay/app/fan_out_observer.h"
 #include "relay/app/log_observer.h"
 #include "relay/app/program_health.h"
@@ -17,6 +18,7 @@
 #include "relay/relay.h"
 #include "relay/relay_loop.h"
 #include "relay/status_board.h"
+#include "relay/tuning.h"
 #include "relay/waker.h"
 
 namespace outbox {
@@ -38,6 +40,8 @@ class Sidecar {
   MetricsOptions metrics_options() const;
   void tell_ready() const;
   void wait_for_end(Signals& signals);
+  void on_signal(int signal);
+  void take_over(const Settings& settings);
   int tell_stopped(LoopEnd end);
 
   const Config& config_;
@@ -54,12 +58,14 @@ class Sidecar {
   HealthServer server_;
 
   Waker waker_;
+  TuningBox tunings_;
   ReceiptQueue receipts_;
   std::unique_ptr<OutboxStore> store_;
   std::unique_ptr<Publisher> publisher_;
   Relay relay_;
   RelayLoop loop_;
   BacklogSampler sampler_;
+  ConfigReloader reloader_;
   std::stop_source stop_;
 };
 

@@ -33,15 +33,20 @@ Signals::Signals() : signals_(open_signals()), finished_(eventfd(0, EFD_CLOEXEC)
   }
 }
 
-std::optional<int> Signals::wait() {
-  std::array<pollfd, 2> waiting = {{{signals_.get(), POLLIN, 0}, {finished_.get(), POLLIN, 0}}};
+Signals::Wake Signals::wait(int descriptor, std::optional<Duration> at_most) {
+  using std::chrono::milliseconds;
+  std::array<pollfd, 3> waiting = {
+      {{signals_.get(), POLLIN, 0}, {finished_.get(), POLLIN, 0}, {descriptor, POLLIN, 0}}};
+  const auto timeout = at_most ? std::chrono::ceil<milliseconds>(*at_most).count() : -1;
   while (true) {
-    if (poll(waiting.data(), waiting.size(), -1) < 0) continue;  // EINTR: a debugger, a stop
+    const int found = poll(waiting.data(), waiting.size(), static_cast<int>(timeout));
+    if (found < 0) continue;  // EINTR: a debugger, a stop
     signalfd_siginfo info{};
     if (read(signals_.get(), &info, sizeof info) == sizeof info) {
-      return static_cast<int>(info.ssi_signo);
+      return {.finished = false, .signal = static_cast<int>(info.ssi_signo), .readable = false};
     }
-    if ((waiting[1].revents & POLLIN) != 0) return std::nullopt;
+    const bool finished = (waiting[1].revents & POLLIN) != 0;
+    return {.finished = finished, .signal = {}, .readable = (waiting[2].revents & POLLIN) != 0};
   }
 }
 

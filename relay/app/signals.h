@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "metrics/listen_socket.h"
+#include "relay/clock.h"
 
 namespace outbox {
 
@@ -13,8 +14,15 @@ class Signals {
  public:
   Signals();
 
-  // Waits for a signal (its number) or for finish() (nothing).
-  std::optional<int> wait();
+  // What ended a wait: the first of these that holds.
+  struct Wake {
+    bool finished = false;      // finish() was called
+    std::optional<int> signal;  // a signal came
+    bool readable = false;      // there is something to read from the descriptor
+  };
+
+  // Waits for a signal, for finish(), until `descriptor` can be read (-1: none), or for so long.
+  Wake wait(int descriptor = -1, std::optional<Duration> at_most = {});
 
   // From any thread: what the process is there for has ended.
   void finish();

@@ -63,7 +63,7 @@ std::string duration_hint(std::string_view text) {
   if (!text.empty() && digits_at(text, 0) == text.size()) {
     return fmt::format("a duration needs a unit; write {0}s or {0}ms", text);
   }
-  if (text.starts_with('-')) return "a duration can't be negative";
+  if (text.starts_with('-')) return "a duration can't be negative; write 0s or more";
   return "is not a duration; write whole numbers with units, such as 500ms, 30s or 1h30m";
 }
 

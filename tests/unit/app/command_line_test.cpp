@@ -220,11 +220,11 @@ TEST_CASE_FIXTURE(CommandFixture, "flags count before and after the command, the
                          "print-config", "--set", "relay.maxInFlight=70", "--broker",
                          "stdout:", "--table", "events", "--sources"});
   CHECK(said.code == kDone);
-  CHECK(said.out.find("relay.batchSize: 7  # flag --set") != std::string::npos);
-  CHECK(said.out.find("relay.maxInFlight: 70  # flag --set") != std::string::npos);
-  CHECK(said.out.find("brokers.main.url: stdout:  # flag --broker") != std::string::npos);
-  CHECK(said.out.find("store.table: events  # flag --table") != std::string::npos);
-  CHECK(said.out.find("retry.maxAttempts: 6  # default") != std::string::npos);
+  CHECK(said.out.find("  batchSize: 7  # flag --set") != std::string::npos);
+  CHECK(said.out.find("  maxInFlight: 70  # flag --set") != std::string::npos);
+  CHECK(said.out.find("    url: \"stdout:\"  # flag --broker") != std::string::npos);
+  CHECK(said.out.find("  table: events  # flag --table") != std::string::npos);
+  CHECK(said.out.find("  maxAttempts: 6  # default") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(CommandFixture,

@@ -120,7 +120,7 @@ struct Running {
   explicit Running(RelayOptions options = {}, LoopOptions loop_options = {}) {
     publisher.emplace(receipts);
     relay.emplace(options, store, *publisher, receipts, clock, observer, 1);
-    loop.emplace(*relay, waker, clock, board, loop_options);
+    loop.emplace(*relay, waker, tunings, clock, board, loop_options);
     thread = std::jthread([this](std::stop_token stop) { end = loop->run(stop); });
   }
   ~Running() {
@@ -136,6 +136,7 @@ struct Running {
 
   RealClock clock;
   Waker waker{clock};
+  TuningBox tunings{waker};
   ReceiptQueue receipts{waker};
   CountingStore store;
   RelayObserver observer;
@@ -159,6 +160,18 @@ TEST_CASE("a hint wakes the loop, and receipts carry the rows to the end") {
   running.store.waiting = 1000;
   running.waker.hint();
   CHECK(comes_true([&] { return running.store.delivered == 1000; }));
+}
+
+TEST_CASE("a shorter poll interval put in the box is taken over at once") {
+  Running running(patient());
+  REQUIRE(comes_true([&] { return running.board.read().started; }));
+  // The first look, which finds nothing, has to be over: the row comes after it and without a hint.
+  REQUIRE(comes_true([&] { return running.board.read().status.store_usable; }));
+  running.store.waiting = 1;
+  RelayTuning tuning;
+  tuning.poll_interval = 5ms;
+  running.tunings.put(tuning);
+  CHECK(comes_true([&] { return running.store.delivered == 1; }));
 }
 
 TEST_CASE("a stop drains what is due and ends the loop") {

@@ -1,0 +1,85 @@
+#include "relay/app/config_reloader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace outbox {
+namespace {
+
+const std::string& text_of(const Config& config, const std::string& path) {
+  static const std::string kNone;
+  const auto found = std::ranges::find(config.values, path, &EffectiveValue::path);
+  return found == config.values.end() ? kNone : found->text;
+}
+
+}  // namespace
+
+ConfigReloader::ConfigReloader(const Config& config, Parts parts, Apply apply)
+    : parts_(parts),
+      apply_(std::move(apply)),
+      input_(config.input),
+      in_force_(config),
+      watch_(config.input.file) {
+  // A file that has gone is a mistake rather than a wish for the defaults.
+  input_.file_required = input_.file_required || config.from_file;
+}
+
+void ConfigReloader::on_readable() {
+  if (watch_.take_events()) due_ = parts_.clock.now() + kQuiet;
+}
+
+std::optional<Duration> ConfigReloader::wait() const {
+  if (!due_) return std::nullopt;
+  return std::max(*due_ - parts_.clock.now(), Duration{0});
+}
+
+void ConfigReloader::on_time() {
+  if (due_ && parts_.clock.now() >= *due_) read_again(false);
+}
+
+void ConfigReloader::reload() { read_again(true); }
+
+void ConfigReloader::read_again(bool asked) {
+  due_.reset();
+  Config fresh = load_config(input_, parts_.backends);
+  if (!fresh.usable()) return refuse(fresh.problems);
+  input_.file_required = input_.file_required || fresh.from_file;
+  ConfigChange change = take_over(in_force_, fresh);
+  const bool mended = std::exchange(refused_, false);
+  const bool news = asked || mended || !change.applied.empty() || !change.restarting.empty();
+  in_force_ = std::move(change.in_force);
+  apply_(in_force_.settings);
+  parts_.metrics.on_config_reloaded(digest_of(in_force_));
+  if (!news) return;
+  tell(change);
+  for (const auto& path : change.restarting) {
+    parts_.log.warn("needs restart", {{"path", path},
+                                      {"in_force", text_of(in_force_, path)},
+                                      {"in_file", text_of(fresh, path)}});
+  }
+  for (const auto& warning : in_force_.warnings) parts_.log.warn(warning);
+}
+
+void ConfigReloader::refuse(const std::vector<Problem>& problems) {
+  refused_ = true;
+  parts_.metrics.on_config_refused();
+  parts_.log.error("configuration refused, the settings stay as they were",
+                   {{"file", input_.file}, {"problems", problems.size()}});
+  for (const auto& problem : problems) {
+    parts_.log.error("configuration problem", {{"problem", describe(problem)}});
+  }
+}
+
+void ConfigReloader::tell(const ConfigChange& change) {
+  const std::string digest = digest_of(in_force_);
+  std::vector<LogField> fields = {{"file", input_.file}, {"config_sha256", digest}};
+  for (const auto& path : change.applied) fields.emplace_back(path, text_of(in_force_, path));
+  parts_.log.write(LogLevel::info,
+                   change.applied.empty() ? "configuration read again, nothing to take over"
+                                          : "configuration taken over",
+                   fields);
+}
+
+}  // namespace outbox

@@ -1,0 +1,31 @@
+// Notices that a file may have changed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "metrics/listen_socket.h"
+
+namespace outbox {
+
+// Watches the folders of the file and of what it links to, not the file: editors and deployments
+// put another one in its place, and Kubernetes exchanges the link `..data` beside it. Confined to
+// one thread.
+class FileWatch {
+ public:
+  explicit FileWatch(std::string path);
+
+  // To be polled; -1 when nothing can be watched.
+  int descriptor() const { return watch_.get(); }
+  // Reads what has happened. True if the file may have changed.
+  bool take_events();
+
+ private:
+  void watch_folders();
+
+  const std::string path_;
+  const OwnedFd watch_;
+  std::vector<std::string> names_;  // whose changes matter
+};
+
+}  // namespace outbox

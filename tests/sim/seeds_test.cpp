@@ -25,6 +25,10 @@ TEST_CASE("seeds with default options keep every promise") { run_seeds("defaults
 
 TEST_CASE("seeds of profile adr-087 keep every promise") { run_seeds("record", 1, 400); }
 
+TEST_CASE("seeds whose settings change all the while keep every promise") {
+  run_seeds("reload", 1, 800);
+}
+
 TEST_CASE("one seed is one run") {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const Scenario scenario = draw(seed, "swarm");

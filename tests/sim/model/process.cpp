@@ -1,6 +1,7 @@
 #include "tests/sim/model/process.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tests/sim/model/seeds.h"
 
@@ -31,7 +32,8 @@ Process::Process(Context& context, ProcessId id)
       receipts_(*this),
       store_(context, id, clock_),
       publisher_(std::make_unique<SimPublisher>(context, id, clock_, receipts_)),
-      random_(mix(context.scenario.seed, "process", id)) {
+      random_(mix(context.scenario.seed, "process", id)),
+      retunes_(mix(context.scenario.seed, "retune", id)) {
   relay_ = std::make_unique<Relay>(context.scenario.relay, store_, *publisher_, receipts_, clock_,
                                    *this, mix(context.scenario.seed, "relay", id));
   context_.processes.emplace(id, this);
@@ -81,6 +83,7 @@ void Process::step() {
   clock_.begin_step();
   if (hinted_) relay_->hint();
   hinted_ = false;
+  if (retunes_.chance(context_.scenario.retune_share)) retune();
   if (stop_at_ && begin >= *stop_at_ + context_.scenario.drain_timeout) relay_->abandon();
   const Time next = clock_.world(relay_->step());
   clock_.spend(microseconds{20 + random_.below(60)});
@@ -94,6 +97,22 @@ void Process::step() {
   }
   wake_at(rung_ ? free_at_ : std::max(next, free_at_));
   if (stop_at_) mind_the_stop();
+}
+
+// Settings within what the scenario's own let the checks expect.
+void Process::retune() {
+  using std::chrono::seconds;
+  const RelayOptions& most = context_.scenario.relay;
+  RelayTuning tuning{most.batch_size, most.poll_interval, most.retry, most.breaker};
+  tuning.batch_size = 1 + retunes_.below(most.batch_size);
+  BreakerOptions& breaker = tuning.breaker;
+  breaker.failure_ratio = retunes_.between(0.1, 1);
+  breaker.minimum_throughput = static_cast<std::uint32_t>(1 + retunes_.below(30));
+  breaker.sampling_duration = seconds{1 + retunes_.below(30)};
+  breaker.break_duration /= static_cast<Duration::rep>(1 + retunes_.below(3));
+  breaker.consecutive_failures = static_cast<std::uint32_t>(retunes_.below(6));
+  breaker.probes = static_cast<std::uint32_t>(1 + retunes_.below(most.breaker.probes));
+  relay_->retune(std::move(tuning));
 }
 
 // As relay/relay_loop.cpp has it.

@@ -41,6 +41,7 @@ class Process final : public Bell, public RelayObserver {
   void wake_at(Time when);
   void run();
   void step();
+  void retune();
   void mind_the_stop();
 
   void on_circuit(const CircuitChange& change) override;
@@ -57,6 +58,7 @@ class Process final : public Bell, public RelayObserver {
   std::unique_ptr<SimPublisher> publisher_;
   std::unique_ptr<Relay> relay_;
   Random random_;
+  Random retunes_;
 
   std::uint64_t plan_ = 0;  // the only planned wake-up that counts
   Time planned_{};

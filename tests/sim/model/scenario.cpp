@@ -182,7 +182,9 @@ void draw_faults(Scenario& scenario, Random& random) {
 
 }  // namespace
 
-std::vector<std::string> profiles() { return {"calm", "single", "swarm", "defaults", "record"}; }
+std::vector<std::string> profiles() {
+  return {"calm", "single", "swarm", "defaults", "record", "reload"};
+}
 
 RelayOptions record_options() {
   RelayOptions options;
@@ -208,6 +210,7 @@ Scenario draw(std::uint64_t seed, const std::string& profile) {
     draw_faults(scenario, random);
   }
   draw_episodes(scenario, random);
+  if (profile == "reload") scenario.retune_share = one_of(random, {0.002, 0.02, 0.3});
   return scenario;
 }
 

@@ -132,6 +132,7 @@ struct Scenario {
   Duration drain_gap = std::chrono::seconds{50};
   Duration drain_timeout = std::chrono::seconds{20};
   std::int64_t drift_ppm_max = 200;
+  double retune_share = 0;        // of the steps, before which the relay gets other settings
   bool extends_prefix = false;    // a row may be leased while its holder still has those before it
   bool lost_turn_leases = false;  // a turn that tells of lost leases leases rows of its own
   bool repeat_tells_renewed = false;  // a repeated turn extends the leases, and says so

@@ -12,6 +12,7 @@
 
 #include "relay/bell.h"
 #include "relay/clock.h"
+#include "relay/inspection.h"
 #include "relay/outbox_desk.h"
 #include "relay/outbox_store.h"
 #include "relay/publisher.h"
@@ -50,6 +51,13 @@ struct StoreBackend {
   std::function<std::string(const StoreSettings&)> ddl;
   // Runs them; an error sentence or empty. Existing tables are left as they are.
   std::function<std::string(const StoreSettings&)> apply_ddl;
+  // Everything about the database that may keep a relay from working well. Changes nothing and
+  // never throws. To be called in a process that has no other connection to this database open.
+  std::function<std::vector<Finding>(const StoreSettings&)> inspect;
+  // What of the schema is missing. An error if the database can't be reached. Changes nothing.
+  std::function<Answer<SchemaCheck>(const StoreSettings&)> check_schema;
+  // Who is at work on the outbox, and what went wrong of late. Changes nothing.
+  std::function<Answer<StoreOverview>(const StoreSettings&)> overview;
 };
 
 struct TlsSettings {
@@ -78,6 +86,9 @@ struct PublisherBackend {
   std::function<std::string(const PublisherSettings&)> check;
   std::function<std::unique_ptr<Publisher>(const PublisherSettings&, const Clock&, ReceiptSink&)>
       open;
+  // Connects, and asks what delivers nothing; ends by the publish time-out. Never throws. Empty:
+  // there is nothing to connect to.
+  std::function<BrokerTest(const PublisherSettings&, const Clock&)> test;
 };
 
 struct Backends {

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <ctime>
 #include <system_error>
 #include <utility>
 
@@ -137,6 +138,16 @@ void Connection::close() {
   out_.clear();
   in_at_ = 0;
   in_end_ = 0;
+}
+
+std::optional<Connection::TlsFacts> Connection::tls_facts() const {
+  const X509* certificate = ssl_ ? SSL_get0_peer_certificate(ssl_.get()) : nullptr;
+  std::tm end{};
+  if (certificate == nullptr || ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1) {
+    return std::nullopt;
+  }
+  const std::chrono::sys_seconds expires{std::chrono::seconds{::timegm(&end)}};
+  return TlsFacts{expires, SSL_get_version(ssl_.get())};
 }
 
 bool Connection::is_quiet() {

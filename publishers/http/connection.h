@@ -5,7 +5,9 @@
 #include <sys/types.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -55,6 +57,14 @@ class Connection {
   ssize_t read(char* data, std::size_t size);
 
   void head_is_complete();
+
+  // When the receiver's certificate expires, and which version of TLS was agreed on; nothing
+  // without TLS or a connection.
+  struct TlsFacts {
+    std::chrono::sys_seconds expires;
+    std::string version;
+  };
+  std::optional<TlsFacts> tls_facts() const;
 
   bool wrote() const { return wrote_; }  // bytes of the request were given to the kernel
   bool timed_out() const { return timed_out_; }

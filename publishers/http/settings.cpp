@@ -3,6 +3,7 @@
 #include <set>
 #include <string_view>
 
+#include "publishers/http/broker_test.h"
 #include "publishers/http/http_publisher.h"
 #include "publishers/http/secret_file.h"
 #include "publishers/http/signing.h"
@@ -134,6 +135,7 @@ void add_http_publisher(Backends& backends) {
     }
     return std::unique_ptr<Publisher>(std::make_unique<HttpPublisher>(settings, clock, sink));
   };
+  backend.test = test_http_broker;
   backends.publishers["http"] = backend;
   backends.publishers["https"] = std::move(backend);
 }

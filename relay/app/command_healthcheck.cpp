@@ -5,6 +5,7 @@
 
 #include "relay/app/commands.h"
 #include "relay/app/exit_codes.h"
+#include "relay/app/live_relay.h"
 #include "relay/app/printable.h"
 
 namespace outbox {
@@ -20,13 +21,6 @@ const char* path_of(Probe probe) {
       return "/startupz";
   }
   return "/livez";
-}
-
-// Where to ask a server that listens on all interfaces.
-std::string host_to_ask(const std::string& host) {
-  if (host == "0.0.0.0") return "127.0.0.1";
-  if (host == "::") return "::1";
-  return host;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 
+#include "relay/app/command_line_operations.h"
 #include "relay/app/commands.h"
 #include "relay/app/completion.h"
 #include "relay/app/demo.h"
@@ -82,6 +83,7 @@ class CommandLine {
  public:
   explicit CommandLine(const Backends& backends)
       : backends_(backends),
+        operations_(backends),
         app_("Relays messages from a database's outbox table to a message broker.",
              "outbox-relay") {
     app_.set_help_all_flag("--help-all", "Help for all commands");
@@ -94,6 +96,7 @@ class CommandLine {
     add_print_config();
     add_healthcheck();
     add_dead_letters();
+    operations_.add_to(app_, operations_registry());
     add_broker();
     add_demo();
     add_completion();
@@ -140,6 +143,15 @@ class CommandLine {
     });
   }
 
+  OperationsCommands::Registry operations_registry() {
+    return {.add = [this](CLI::App& parent, const char* name,
+                          const char* help) { return add_command(parent, name, help); },
+            .on_chosen =
+                [this](CLI::App* command, bool store, bool broker, const Action& action) {
+                  on_chosen(command, {.store = store, .broker = broker}, action);
+                }};
+  }
+
   static int tell(const std::vector<Problem>& problems) {
     std::fputs(("outbox-relay: " + describe(problems)).c_str(), stderr);
     return kBadConfiguration;
@@ -155,6 +167,9 @@ class CommandLine {
     auto* command = add_command(
         app_, "init", "Print the statements that create the outbox and the relay's tables");
     command->add_flag("--apply", init_.apply, "run them; a missing SQLite file is created");
+    command
+        ->add_flag("--check", init_.check, "print only what is missing, and exit with 5 if that is")
+        ->excludes("--apply");
     on_chosen(command, {.store = true},
               [this](const Config& config) { return init_outbox(config, backends_, init_); });
   }
@@ -248,7 +263,8 @@ class CommandLine {
   }
 
   void add_broker() {
-    auto* group = app_.add_subcommand("broker", "Stop publishing to the broker, and go on");
+    auto* group =
+        app_.add_subcommand("broker", "Test the broker, stop publishing to it, and go on");
     group->require_subcommand(1);
     const auto add = [&](const char* name, const char* help, bool hold) {
       auto* command = add_command(*group, name, help);
@@ -260,6 +276,7 @@ class CommandLine {
     add("isolate", "Hold its circuit open until `broker close`, over restarts, for all relays",
         true);
     add("close", "Let its circuit go", false);
+    operations_.add_broker_test(*group, operations_registry());
   }
 
   void add_demo() {
@@ -327,6 +344,7 @@ class CommandLine {
   }
 
   const Backends& backends_;
+  OperationsCommands operations_;
   CLI::App app_;
   std::function<int()> action_;
   CommonFlags before_;  // given before the command

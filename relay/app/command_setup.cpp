@@ -9,6 +9,7 @@
 #include "relay/app/config_schema.h"
 #include "relay/app/config_yaml.h"
 #include "relay/app/exit_codes.h"
+#include "relay/app/operations.h"
 #include "relay/app/printable.h"
 #include "relay/app/units.h"
 #include "relay/retry_policy.h"
@@ -53,6 +54,7 @@ std::string duplicates_text(const Settings& settings) {
 int init_outbox(const Config& config, const Backends& backends, const InitOptions& options) {
   const auto& settings = config.settings.store;
   const StoreBackend& store = backends.stores.at(scheme_of(settings.url));
+  if (options.check) return check_schema(config, backends);
   if (!options.apply) {
     print(store.ddl(settings));
     return kDone;

@@ -11,6 +11,7 @@ namespace outbox {
 
 struct InitOptions {
   bool apply = false;
+  bool check = false;  // only tell what is missing
 };
 
 enum class Probe { live, ready, startup };

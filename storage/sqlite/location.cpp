@@ -17,40 +17,37 @@
 namespace outbox::sqlite {
 namespace {
 
-struct FileSystem {
+struct Magic {
   std::uint32_t magic;
   const char* name;
 };
 
 // WAL needs shared memory between processes and POSIX locks that hold: local file systems of Linux.
-constexpr std::array kSupported{
-    FileSystem{0xef53, "ext2/ext3/ext4"}, FileSystem{0x58465342, "xfs"},
-    FileSystem{0x9123683e, "btrfs"},      FileSystem{0x01021994, "tmpfs"},
-    FileSystem{0x794c7630, "overlayfs"},  FileSystem{0x2fc12fc1, "zfs"},
-    FileSystem{0xf2f52010, "f2fs"}};
+constexpr std::uint32_t kTmpfs = 0x01021994;
+constexpr std::uint32_t kOverlayfs = 0x794c7630;
+constexpr std::array kSupported{Magic{0xef53, "ext2/ext3/ext4"}, Magic{0x58465342, "xfs"},
+                                Magic{0x9123683e, "btrfs"},      Magic{kTmpfs, "tmpfs"},
+                                Magic{kOverlayfs, "overlayfs"},  Magic{0x2fc12fc1, "zfs"},
+                                Magic{0xf2f52010, "f2fs"}};
 
 // Names for those that people try.
-constexpr std::array kKnown{FileSystem{0x6969, "nfs"},      FileSystem{0xff534d42, "cifs"},
-                            FileSystem{0xfe534d42, "smb2"}, FileSystem{0x01021997, "9p"},
-                            FileSystem{0x65735546, "fuse"}, FileSystem{0x00c36400, "ceph"},
-                            FileSystem{0x47504653, "gpfs"}, FileSystem{0x4d44, "vfat"},
-                            FileSystem{0x5346544e, "ntfs"}, FileSystem{0x0bd00bd0, "lustre"}};
+constexpr std::array kKnown{Magic{0x6969, "nfs"},      Magic{0xff534d42, "cifs"},
+                            Magic{0xfe534d42, "smb2"}, Magic{0x01021997, "9p"},
+                            Magic{0x65735546, "fuse"}, Magic{0x00c36400, "ceph"},
+                            Magic{0x47504653, "gpfs"}, Magic{0x4d44, "vfat"},
+                            Magic{0x5346544e, "ntfs"}, Magic{0x0bd00bd0, "lustre"}};
 
 std::string file_system_problem(const std::string& path) {
-  struct statfs info {};
-  if (::statfs(path.c_str(), &info) != 0) {
+  const auto found = file_system_of(path);
+  if (!found) {
     return fmt::format("cannot tell the file system of {}: {}", path, std::strerror(errno));
   }
-  const auto magic = static_cast<std::uint32_t>(info.f_type);
-  const auto same = [magic](const FileSystem& one) { return one.magic == magic; };
-  if (std::any_of(kSupported.begin(), kSupported.end(), same)) return {};
-  const auto known = std::find_if(kKnown.begin(), kKnown.end(), same);
-  const std::string name = known != kKnown.end() ? known->name : fmt::format("type {:#x}", magic);
+  if (found->supported) return {};
   return fmt::format(
       "{} is on an unsupported file system ({}): SQLite's write-ahead log needs shared memory and "
       "reliable locks; move the database to a local one (ext4, xfs, btrfs, tmpfs, overlayfs, zfs, "
       "f2fs)",
-      path, name);
+      path, found->name);
 }
 
 bool may_write(const std::string& path) {
@@ -101,6 +98,26 @@ std::string fingerprint_of(const std::string& path) {
                           info.st_ctim.tv_nsec, info.st_mode);
   }
   return result;
+}
+
+FileSystem file_system_of_magic(std::uint32_t magic) {
+  const auto same = [magic](const Magic& one) { return one.magic == magic; };
+  const auto supported = std::find_if(kSupported.begin(), kSupported.end(), same);
+  FileSystem result{.magic = magic,
+                    .name = fmt::format("type {:#x}", magic),
+                    .supported = supported != kSupported.end(),
+                    .layered = magic == kOverlayfs,
+                    .in_memory = magic == kTmpfs};
+  if (result.supported) result.name = supported->name;
+  const auto known = std::find_if(kKnown.begin(), kKnown.end(), same);
+  if (known != kKnown.end()) result.name = known->name;
+  return result;
+}
+
+std::optional<FileSystem> file_system_of(const std::string& path) {
+  struct statfs info {};
+  if (::statfs(path.c_str(), &info) != 0) return std::nullopt;
+  return file_system_of_magic(static_cast<std::uint32_t>(info.f_type));
 }
 
 std::string location_problem(const std::string& path) {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -24,6 +25,18 @@ std::optional<FileIdentity> identity_of(const std::string& path);
 // Everything that changes when a file is written, replaced or made accessible. Equal texts: nothing
 // happened in between.
 std::string fingerprint_of(const std::string& path);
+
+// The kind of file system that a file is on, by the number that the kernel gives it.
+struct FileSystem {
+  std::uint32_t magic = 0;
+  std::string name;
+  bool supported = false;  // SQLite's write-ahead log works on it
+  bool layered = false;    // a container's own layer: gone with the container
+  bool in_memory = false;  // gone with the machine
+};
+FileSystem file_system_of_magic(std::uint32_t magic);
+// Nothing if it can't be told.
+std::optional<FileSystem> file_system_of(const std::string& path);
 
 // Why the file can't hold an outbox (no file, not writable, unsupported file system); empty if it
 // can. Opens nothing: closing a second descriptor of the file would drop SQLite's locks.

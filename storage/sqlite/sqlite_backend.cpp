@@ -1,7 +1,10 @@
 #include <sqlite3.h>
 
 #include "relay/backends.h"
+#include "storage/sqlite/doctor.h"
+#include "storage/sqlite/overview.h"
 #include "storage/sqlite/schema.h"
+#include "storage/sqlite/schema_gaps.h"
 #include "storage/sqlite/sqlite_desk.h"
 #include "storage/sqlite/sqlite_store.h"
 
@@ -30,6 +33,22 @@ std::string apply_ddl(const StoreSettings& settings) {
   }
 }
 
+Answer<SchemaCheck> check_schema(const StoreSettings& settings) {
+  const std::string path = sqlite::path_of(settings.url);
+  Answer<SchemaCheck> answer;
+  try {
+    constexpr auto kPatience = std::chrono::seconds{2};
+    sqlite::Connection connection(path, kPatience);
+    const sqlite::Mapping mapping = sqlite::mapping_of(settings);
+    answer.value = sqlite::compare_schema(connection, mapping);
+  } catch (const SQLite::Exception& error) {
+    answer.error = sqlite::describe(path, error);
+  } catch (const std::exception& error) {
+    answer.error = error.what();
+  }
+  return answer;
+}
+
 }  // namespace
 
 void add_sqlite_store(Backends& backends) {
@@ -50,6 +69,9 @@ void add_sqlite_store(Backends& backends) {
     return sqlite::complete_ddl(sqlite::mapping_of(settings));
   };
   backend.apply_ddl = apply_ddl;
+  backend.inspect = sqlite::inspect;
+  backend.check_schema = check_schema;
+  backend.overview = sqlite::overview_of;
   backends.stores["sqlite"] = std::move(backend);
 }
 

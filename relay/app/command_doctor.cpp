@@ -1,0 +1,125 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "relay/app/boot_clock.h"
+#include "relay/app/exit_codes.h"
+#include "relay/app/operations.h"
+#include "relay/app/printable.h"
+#include "relay/app/units.h"
+
+namespace outbox {
+namespace {
+
+// Below this the relay has little time for a row between two renewals of its lease.
+constexpr int kTermsComfortable = 4;
+
+void say(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
+
+void add_backlog(const Backlog& backlog, std::vector<Finding>& findings) {
+  if (backlog.dead_lettered > 0) {
+    std::string types;
+    for (const auto& [type, count] : backlog.dead_by_event_type) {
+      if (types.size() > 200) break;
+      types += fmt::format("{}{} ({})", types.empty() ? "" : ", ", type, count);
+    }
+    findings.push_back(
+        {.severity = Severity::information,
+         .code = "dead_letters",
+         .what = fmt::format("There {} {} dead letter{}: {}.",
+                             backlog.dead_lettered == 1 ? "is" : "are", backlog.dead_lettered,
+                             backlog.dead_lettered == 1 ? "" : "s", types),
+         .why = "They are not delivered until somebody redrives them.",
+         .fix_kind = FixKind::command,
+         .fix = "outbox-relay dead-letters list"});
+  }
+  if (!backlog.oldest_age) return;
+  findings.push_back({.severity = Severity::information,
+                      .code = "backlog",
+                      .what = fmt::format("{} events wait to be delivered, the oldest for {}.",
+                                          backlog.pending + backlog.failed + backlog.leased,
+                                          about_duration(*backlog.oldest_age)),
+                      .why = "An age that keeps growing says that something stands in their way."});
+}
+
+void add_lease_term(const Settings& settings, std::vector<Finding>& findings) {
+  const Duration term = settings.relay.lease_term;
+  const Duration timeout = settings.publisher.publish_timeout;
+  if (term >= kTermsComfortable * timeout) return;
+  findings.push_back(
+      {.severity = Severity::information,
+       .code = "lease_term",
+       .what = fmt::format("relay.leaseTerm ({}) is less than {} times publishTimeout ({}).",
+                           format_duration(term), kTermsComfortable, format_duration(timeout)),
+       .why = "Nothing may be sent toward the end of a lease, so that little of it is left when "
+              "the broker is slow.",
+       .fix = fmt::format("Set relay.leaseTerm to {} or more.",
+                          format_duration(kTermsComfortable * timeout))});
+}
+
+std::vector<Finding> look_at_store(const Settings& settings, const StoreBackend& store) {
+  std::vector<Finding> findings;
+  if (store.inspect) findings = store.inspect(settings.store);
+  if (exit_code_of(findings) == kNotReachable) return findings;
+  const auto backlog = store.open_desk(settings.store)->backlog();
+  if (backlog.ok()) add_backlog(backlog.value, findings);
+  return findings;
+}
+
+void append(std::vector<Finding>& findings, std::vector<Finding> more) {
+  findings.insert(findings.end(), std::make_move_iterator(more.begin()),
+                  std::make_move_iterator(more.end()));
+}
+
+void tell_summary(const std::vector<Finding>& findings) {
+  const auto count = [&](Severity severity, const char* name) {
+    const auto number = std::ranges::count(findings, severity, &Finding::severity);
+    return fmt::format("{} {}{}", number, name, number == 1 ? "" : "s");
+  };
+  say(fmt::format("outbox-relay: {}, {}, {}", count(Severity::error, "error"),
+                  count(Severity::warning, "warning"), count(Severity::information, "note")));
+}
+
+}  // namespace
+
+int run_doctor(const Config& config, const Backends& backends, OutputFormat output) {
+  const Settings& settings = config.settings;
+  std::vector<Finding> findings =
+      look_at_store(settings, backends.stores.at(scheme_of(settings.store.url)));
+  if (settings.publisher.url.empty()) {
+    say("outbox-relay: no broker is configured; only the store was looked at");
+  } else {
+    const auto& publisher = backends.publishers.at(scheme_of(settings.publisher.url));
+    const BootClock clock;
+    if (publisher.test) append(findings, publisher.test(settings.publisher, clock).findings);
+    add_lease_term(settings, findings);
+  }
+  std::ranges::stable_sort(findings, std::greater{}, &Finding::severity);
+  const std::string text =
+      output == OutputFormat::table ? findings_table(findings) : findings_json(findings);
+  std::fputs(text.c_str(), stdout);
+  tell_summary(findings);
+  return exit_code_of(findings);
+}
+
+int check_schema(const Config& config, const Backends& backends) {
+  const auto& settings = config.settings.store;
+  const auto& store = backends.stores.at(scheme_of(settings.url));
+  const auto answer = store.check_schema(settings);
+  if (!answer.ok()) {
+    say("outbox-relay: " + printable_sentence(answer.error));
+    return kNotReachable;
+  }
+  for (const std::string& statement : answer.value.missing) {
+    std::fputs((statement + "\n").c_str(), stdout);
+  }
+  if (answer.value.missing.empty() && answer.value.table_usable) {
+    say("outbox-relay: the schema is as this program needs it");
+    return kDone;
+  }
+  say("outbox-relay: the schema is not as this program needs it; the statements are on stdout");
+  return kConflict;
+}
+
+}  // namespace outbox

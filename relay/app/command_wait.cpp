@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <thread>
+
+#include "relay/app/exit_codes.h"
+#include "relay/app/live_relay.h"
+#include "relay/app/operations.h"
+#include "relay/app/printable.h"
+#include "relay/app/units.h"
+
+namespace outbox {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr Duration kFirstPause = std::chrono::milliseconds{50};
+constexpr Duration kPauseMax = std::chrono::seconds{1};
+
+// One look: whether it holds, whether that could be told, and what was seen.
+struct Look {
+  bool holds = false;
+  bool told = true;
+  std::string seen;
+};
+
+class Watch {
+ public:
+  Watch(const Config& config, const Backends& backends, const WaitOptions& options)
+      : settings_(config.settings.store),
+        store_(backends.stores.at(scheme_of(settings_.url))),
+        desk_(store_.open_desk(settings_)),
+        condition_(options.condition),
+        url_(options.url.empty() ? url_of(config.settings.listen) : options.url) {}
+
+  Look look() {
+    switch (condition_) {
+      case Condition::drained:
+        return look_at_backlog();
+      case Condition::empty_dead_letters:
+        return look_at_backlog();
+      case Condition::ready:
+        return look_at_relay();
+      case Condition::table:
+        return look_at_table();
+    }
+    return {};
+  }
+
+ private:
+  Look look_at_backlog() {
+    const auto answer = desk_->backlog();
+    if (!answer.ok()) return {.holds = false, .told = false, .seen = answer.error};
+    const Backlog& backlog = answer.value;
+    if (condition_ == Condition::empty_dead_letters) {
+      return {.holds = backlog.dead_lettered == 0,
+              .told = true,
+              .seen = fmt::format("{} dead letters", backlog.dead_lettered)};
+    }
+    const std::uint64_t left = backlog.pending + backlog.failed + backlog.leased;
+    return {.holds = left == 0,
+            .told = true,
+            .seen = fmt::format("{} events are not delivered yet", left)};
+  }
+
+  Look look_at_relay() const {
+    const LiveRelay relay = ask_relay(url_);
+    if (!relay.answers) return {.holds = false, .told = false, .seen = relay.error};
+    return {.holds = relay.ready,
+            .told = true,
+            .seen = relay.ready ? "ready" : relay.state + ": " + relay.reason};
+  }
+
+  Look look_at_table() const {
+    const auto answer = store_.check_schema(settings_);
+    if (!answer.ok()) return {.holds = false, .told = false, .seen = answer.error};
+    return {.holds = answer.value.table_usable,
+            .told = true,
+            .seen = answer.value.table_usable
+                        ? "the table is there"
+                        : fmt::format("the table {} is missing or not complete", settings_.table)};
+  }
+
+  const StoreSettings& settings_;
+  const StoreBackend& store_;
+  const std::unique_ptr<OutboxDesk> desk_;
+  const Condition condition_;
+  const std::string url_;
+};
+
+}  // namespace
+
+int wait_for(const Config& config, const Backends& backends, const WaitOptions& options) {
+  Watch watch(config, backends, options);
+  const auto end = SteadyClock::now() + options.timeout;
+  Duration pause = kFirstPause;
+  while (true) {
+    const Look look = watch.look();
+    if (look.holds) return kDone;
+    const Duration left = end - SteadyClock::now();
+    if (left <= Duration::zero()) {
+      const std::string text =
+          fmt::format("outbox-relay: not within {}: {}\n", format_duration(options.timeout),
+                      printable_sentence(look.seen));
+      std::fputs(text.c_str(), stderr);
+      return look.told ? kFailed : kNotReachable;
+    }
+    std::this_thread::sleep_for(std::min(pause, left));
+    pause = std::min(2 * pause, kPauseMax);
+  }
+}
+
+}  // namespace outbox

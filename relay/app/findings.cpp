@@ -1,0 +1,66 @@
+// Findings as text.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "relay/app/exit_codes.h"
+#include "relay/app/operations.h"
+#include "relay/app/printable.h"
+
+namespace outbox {
+namespace {
+
+// A fix may be a script: line by line, each below the other.
+std::string indented(const std::string& title, const std::string& text) {
+  std::string result;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    result += fmt::format("  {:<4} {}\n", result.empty() ? title : "",
+                          printable_sentence(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string findings_table(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    if (!text.empty()) text += "\n";
+    text += fmt::format("{}: {}\n", name_of(finding.severity), finding.code);
+    text += indented("saw", finding.what);
+    text += indented("why", finding.why);
+    if (finding.fix.empty()) continue;
+    const bool words = finding.fix_kind == FixKind::advice;
+    text +=
+        indented(words ? "do" : (finding.fix_kind == FixKind::sql ? "sql" : "run"), finding.fix);
+  }
+  return text;
+}
+
+std::string findings_json(const std::vector<Finding>& findings) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings) {
+    nlohmann::ordered_json one;
+    one["severity"] = name_of(finding.severity);
+    one["code"] = finding.code;
+    one["what"] = finding.what;
+    one["why"] = finding.why;
+    one["fix"] = finding.fix;
+    one["fixKind"] = name_of(finding.fix_kind);
+    all.push_back(std::move(one));
+  }
+  return all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+int exit_code_of(const std::vector<Finding>& findings) {
+  const auto unreachable = [](const Finding& one) { return one.unreachable; };
+  const auto serious = [](const Finding& one) { return one.severity != Severity::information; };
+  if (std::ranges::any_of(findings, unreachable)) return kNotReachable;
+  return std::ranges::any_of(findings, serious) ? kFailed : kDone;
+}
+
+}  // namespace outbox

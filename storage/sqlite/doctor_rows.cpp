@@ -1,0 +1,354 @@
+// The doctor's look at the rows of an outbox, and at those who work on them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "storage/sqlite/doctor.h"
+#include "storage/sqlite/doctor_checks.h"
+#include "storage/sqlite/lock_file.h"
+#include "storage/sqlite/overview.h"
+#include "storage/sqlite/row_reader.h"
+#include "storage/sqlite/selector.h"
+#include "storage/sqlite/sql.h"
+#include "storage/sqlite/sqlite_desk.h"
+
+namespace outbox::sqlite {
+namespace {
+
+constexpr std::size_t kRowsRead = 20;
+constexpr std::int64_t kLargeTable = 10'000;
+constexpr std::size_t kNamed = 5;  // values that one finding names
+constexpr auto kLookLimit = std::chrono::seconds{2};
+constexpr auto kClockSlack = std::chrono::minutes{5};
+
+// Ends a statement that takes too long: a snapshot held for minutes would do harm.
+class TimeLimit {
+ public:
+  explicit TimeLimit(Connection& connection)
+      : handle_(connection.database().getHandle()),
+        end_(std::chrono::steady_clock::now() + kLookLimit) {
+    sqlite3_progress_handler(handle_, kSteps, &TimeLimit::is_over, this);
+  }
+  ~TimeLimit() { sqlite3_progress_handler(handle_, 0, nullptr, nullptr); }
+  TimeLimit(const TimeLimit&) = delete;
+  TimeLimit& operator=(const TimeLimit&) = delete;
+
+ private:
+  static constexpr int kSteps = 10'000;
+  static int is_over(void* self) {
+    return std::chrono::steady_clock::now() > static_cast<TimeLimit*>(self)->end_ ? 1 : 0;
+  }
+  sqlite3* handle_;
+  std::chrono::steady_clock::time_point end_;
+};
+
+bool is_interrupt(const SQLite::Exception& error) {
+  return (error.getErrorCode() & 0xff) == SQLITE_INTERRUPT;
+}
+
+// Runs one look at a table of any size.
+template <class Look>
+void with_limit(Connection& connection, const char* about, Findings& findings, const Look& look) {
+  try {
+    const TimeLimit limit(connection);
+    look();
+  } catch (const SQLite::Exception& error) {
+    if (!is_interrupt(error)) throw;
+    findings.push_back(
+        {.severity = Severity::information,
+         .code = "not_checked",
+         .what = fmt::format("Looking for {} took too long and was given up.", about),
+         .why = "The table is large; everything else was looked at."});
+  }
+}
+
+void check_states(Connection& connection, const Sql& sql, Findings& findings) {
+  const std::string name_of_status = sql.mapping().columns.status;
+  if (name_of_status.empty()) return;
+  Query query(connection.database(),
+              fmt::format("SELECT {0}, count(*) FROM {1} AS o WHERE {2} IS NULL GROUP BY 1 "
+                          "ORDER BY 2 DESC LIMIT {3}",
+                          sql.column(name_of_status), sql.table(), sql.state_name(), kNamed));
+  std::string seen;
+  std::string names;
+  auto rows = query.rows();
+  while (rows.next()) {
+    const std::string name = literal(rows.text(0));
+    seen += fmt::format("{}{} ({})", seen.empty() ? "" : ", ", name, rows.integer(1));
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  if (seen.empty()) return;
+  findings.push_back(
+      {.severity = Severity::warning,
+       .code = "unknown_state",
+       .what = fmt::format("Rows of {} have states that the relay does not know: {}.",
+                           sql.mapping().table, seen),
+       .why = "It leaves such rows alone: they are never delivered.",
+       .fix_kind = FixKind::sql,
+       .fix = fmt::format("UPDATE {0} SET {1} = {2} WHERE {1} IN ({3});  -- if they are to go out",
+                          sql.table(), quoted(name_of_status),
+                          sql.state_literal(sql.mapping().states.pending), names)});
+}
+
+LeaseRequest next_rows() {
+  LeaseRequest request;
+  request.limit = kRowsRead;
+  request.retry_limit = kRowsRead;
+  request.bytes = UINT64_MAX / 2;
+  return request;
+}
+
+// Reads the next rows as the relay would, without their payloads.
+void check_next_rows(Connection& connection, const Sql& sql, const std::string& outbox,
+                     const Clocks& clocks, Findings& findings) {
+  Selector selector(connection, sql, outbox);
+  SideRows side_rows(connection, outbox, clocks);
+  RowReader reader(connection, sql, outbox, side_rows, clocks);
+  Scene scene;
+  scene.limit = kRowsRead;
+  scene.now = clocks.boot->now();
+  scene.wall = clocks.wall();
+  const Selection selection = selector.select(next_rows(), scene);
+  const Loaded loaded = reader.load(selection.rows, 0, 0);
+  std::string named;
+  std::size_t broken = 0;
+  for (const Message& message : loaded.messages) {
+    if (!message.defect) continue;
+    if (++broken > kNamed) continue;
+    named += fmt::format("{}'{}' ({})", named.empty() ? "" : ", ", message.id, *message.defect);
+  }
+  if (broken == 0) return;
+  findings.push_back(
+      {.severity = Severity::warning,
+       .code = "broken_rows",
+       .what = fmt::format("{} of the next {} rows can't be turned into messages: {}.", broken,
+                           loaded.messages.size(), named),
+       .why = "Each becomes a dead letter, invalid_row, when its turn comes.",
+       .fix = "Correct the rows, and the application that writes them."});
+}
+
+void check_newest(Connection& connection, const Sql& sql, const Clocks& clocks,
+                  Findings& findings) {
+  if (sql.mapping().columns.occurred_on.empty()) return;
+  Query query(connection.database(),
+              fmt::format("SELECT {} FROM {} AS o ORDER BY {} DESC LIMIT 1",
+                          sql.column(sql.mapping().columns.occurred_on), sql.table(), sql.order()));
+  TimeReader times(connection, sql.mapping().times);
+  auto rows = query.rows();
+  if (!rows.next()) return;
+  const auto newest = times.read(rows.text(0));
+  if (!newest) return;
+  if (auto finding = judge_clock(*newest, clocks.wall())) findings.push_back(std::move(*finding));
+}
+
+// The statements that this connection has prepared and that read the outbox.
+std::set<std::string> prepared_statements(Connection& connection, const std::string& table) {
+  std::set<std::string> result;
+  sqlite3* handle = connection.database().getHandle();
+  for (sqlite3_stmt* statement = sqlite3_next_stmt(handle, nullptr); statement != nullptr;
+       statement = sqlite3_next_stmt(handle, statement)) {
+    const char* sql = sqlite3_sql(statement);
+    if (sql == nullptr || sqlite3_stmt_readonly(statement) == 0) continue;
+    if (std::string(sql).find(table) != std::string::npos) result.insert(sql);
+  }
+  return result;
+}
+
+// Whether SQLite would read the whole outbox for this statement: a scan without an index, or by
+// the row's own number, which is the same in disguise.
+bool scans_outbox(Connection& connection, const std::string& sql) {
+  Query plan(connection.database(), "EXPLAIN QUERY PLAN " + sql);
+  auto rows = plan.rows();
+  while (rows.next()) {
+    const std::string step = rows.text(3);
+    const bool by_index = step.find("INDEX") != std::string::npos;
+    if (step.starts_with("SCAN o") && !by_index) return true;
+    if (step.starts_with("SEARCH o USING INTEGER PRIMARY KEY (rowid>")) return true;
+  }
+  return false;
+}
+
+// The heart of what a turn asks, for a table that has no indexes of ours.
+std::string fresh_rows(const Sql& sql) {
+  return fmt::format("SELECT {0} FROM {1} WHERE {2} AND {3} > ?1 ORDER BY {3} LIMIT ?2",
+                     sql.row_key(), sql.from_pending(), sql.is_pending(), sql.order());
+}
+
+// Under the name by which the relay's queries look for it. Each index ends with the rowid, so that
+// rows with one status are found in the order of the table.
+std::string index_of_open_rows(const Sql& sql) {
+  const Mapping& mapping = sql.mapping();
+  const std::string column =
+      mapping.columns.status.empty() ? mapping.columns.processed_on : mapping.columns.status;
+  std::string condition = sql.is_pending();
+  for (std::size_t at = condition.find("o.\""); at != std::string::npos;
+       at = condition.find("o.\"", at)) {
+    condition.erase(at, 2);
+  }
+  return fmt::format("CREATE INDEX {} ON {} ({}) WHERE {};", quoted(index_names(mapping).pending),
+                     sql.table(), quoted(column), condition);
+}
+
+// Counts no further than it must.
+std::int64_t rows_up_to_large(Connection& connection, const std::string& table) {
+  Query count(connection.database(),
+              fmt::format("SELECT count(*) FROM (SELECT 1 FROM {} LIMIT {})", table, kLargeTable));
+  auto rows = count.rows();
+  return rows.next() ? rows.integer(0) : 0;
+}
+
+bool is_held(const std::string& path) {
+  const auto identity = identity_of(path);
+  return identity && is_visibly_held(path, *identity);
+}
+
+// Lock files of relays that ended without a good-bye and stand in no table any more.
+void check_lock_files(Connection& connection, Findings& findings) {
+  const std::string start = file_name_of(connection.path()) + "-relay-";
+  Query named(connection.database(),
+              "SELECT 1 FROM outbox_relay_incarnations WHERE lock_path = ?1 LIMIT 1");
+  std::vector<std::string> stale;
+  std::error_code ignored;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(directory_of(connection.path()), ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(start) || !name.ends_with(".lock")) continue;
+    auto rows = named.rows(name);
+    if (!rows.next() && !is_held(entry.path().string())) stale.push_back(entry.path().string());
+  }
+  if (stale.empty()) return;
+  std::string command = "rm --";
+  for (const std::string& path : stale) command += " '" + path + "'";
+  findings.push_back(
+      {.severity = Severity::information,
+       .code = "stale_lock_files",
+       .what = fmt::format("{} lock file{} of relays that are gone lie beside {}.", stale.size(),
+                           stale.size() == 1 ? "" : "s", connection.path()),
+       .why = "They do no harm.",
+       .fix_kind = FixKind::command,
+       .fix = command});
+}
+
+void check_dead_relays(const std::vector<RelaySeen>& relays, Findings& findings) {
+  std::uint64_t leases = 0;
+  std::string who;
+  for (const RelaySeen& relay : relays) {
+    if (relay.life == RelaySeen::Life::alive || relay.leases == 0) continue;
+    if (relay.life == RelaySeen::Life::unknown) continue;
+    leases += relay.leases;
+    who += fmt::format("{}{} (process {})", who.empty() ? "" : ", ", relay.host, relay.process);
+  }
+  if (leases == 0) return;
+  const bool others = std::ranges::any_of(
+      relays, [](const RelaySeen& one) { return one.life == RelaySeen::Life::alive; });
+  findings.push_back(
+      {.severity = Severity::warning,
+       .code = "dead_relay",
+       .what = fmt::format("{} rows are leased to relays that have died: {}.", leases, who),
+       .why = "They wait until another relay takes them over, and some may be delivered twice.",
+       .fix_kind = others ? FixKind::advice : FixKind::command,
+       .fix =
+           others ? "A relay is running: it takes them over within seconds." : "outbox-relay run"});
+}
+
+void check_orders(Connection& connection, const StoreSettings& settings, const std::string& outbox,
+                  Findings& findings) {
+  StoreOverview orders;
+  read_orders(connection, outbox, orders);
+  const std::string reason = orders.reason.empty() ? "no reason given" : orders.reason;
+  if (orders.isolated) {
+    findings.push_back(
+        {.severity = Severity::warning,
+         .code = "circuit_isolated",
+         .what = fmt::format("An operator has isolated the circuit: {}.", reason),
+         .why = "No relay of this outbox publishes anything until it is closed again.",
+         .fix_kind = FixKind::command,
+         .fix = "outbox-relay broker close " + store_flags(settings)});
+  }
+  if (orders.paused) {
+    findings.push_back({.severity = Severity::warning,
+                        .code = "outbox_paused",
+                        .what = fmt::format("An operator has paused the outbox: {}.", reason),
+                        .why = "No relay leases anything until it is resumed.",
+                        .fix_kind = FixKind::command,
+                        .fix = "outbox-relay resume " + store_flags(settings)});
+  }
+}
+
+std::string about(std::chrono::milliseconds time) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time).count();
+  if (seconds < 120) return fmt::format("{} s", seconds);
+  if (seconds < 7200) return fmt::format("{} min", seconds / 60);
+  if (seconds < 172'800) return fmt::format("{} h", seconds / 3600);
+  return fmt::format("{} d", seconds / 86'400);
+}
+
+}  // namespace
+
+std::optional<Finding> judge_clock(WallTime newest, WallTime now) {
+  if (newest <= now + kClockSlack) return std::nullopt;
+  const auto ahead = newest - now;
+  // Local time written as if it were UTC is off by whole quarters of an hour.
+  const auto odd = ahead % std::chrono::minutes{15};
+  const bool zone = ahead < std::chrono::hours{15} &&
+                    (odd < std::chrono::minutes{1} || odd > std::chrono::minutes{14});
+  return Finding{.severity = Severity::warning,
+                 .code = "clock",
+                 .what = fmt::format("The newest event occurred {} ahead of this machine's clock.",
+                                     about(ahead)),
+                 .why =
+                     "Ages and due times are reckoned from these clocks: alerts on age are "
+                     "silent, and retries may come early or late.",
+                 .fix = zone ? "The application seems to write its local time: let it write UTC."
+                             : "Set the clocks of the application's and this machine (NTP)."};
+}
+
+void check_rows(Connection& connection, const Mapping& mapping, const Clocks& clocks,
+                Findings& findings) {
+  const Sql sql(connection, mapping);
+  with_limit(connection, "rows with unknown states", findings,
+             [&] { check_states(connection, sql, findings); });
+  with_limit(connection, "broken rows", findings,
+             [&] { check_next_rows(connection, sql, mapping.table, clocks, findings); });
+  with_limit(connection, "the newest event", findings,
+             [&] { check_newest(connection, sql, clocks, findings); });
+}
+
+void check_plan(Connection& connection, const Mapping& mapping, Findings& findings) {
+  if (mapping.stateless) return;  // no index could tell which rows are open
+  const Sql sql(connection, mapping);
+  const Selector selector(connection, sql, mapping.table);
+  const auto statements = mapping.foreign() ? std::set<std::string>{fresh_rows(sql)}
+                                            : prepared_statements(connection, sql.table());
+  const bool scans = std::ranges::any_of(
+      statements, [&](const std::string& one) { return scans_outbox(connection, one); });
+  if (!scans) return;
+  const bool large = rows_up_to_large(connection, sql.table()) == kLargeTable;
+  Finding finding{
+      .severity = large ? Severity::warning : Severity::information,
+      .code = "query_plan",
+      .what = fmt::format("To find the rows that are due, SQLite reads all of {}{}.", mapping.table,
+                          large ? ", which is large" : ""),
+      .why = "Each turn of the relay takes longer with every delivered row that is kept.",
+      .fix =
+          "Create the indexes that the findings above name, then run ANALYZE if it was ever "
+          "run."};
+  if (mapping.foreign()) {
+    finding.fix_kind = FixKind::sql;
+    finding.fix = index_of_open_rows(sql);
+  }
+  findings.push_back(std::move(finding));
+}
+
+void check_relays(Connection& connection, const StoreSettings& settings, const std::string& outbox,
+                  const Clocks& clocks, Findings& findings) {
+  const std::vector<RelaySeen> relays = relays_seen(connection, outbox, clocks);
+  check_dead_relays(relays, findings);
+  check_lock_files(connection, findings);
+  check_orders(connection, settings, outbox, findings);
+}
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,147 @@
+#include "storage/sqlite/overview.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "storage/sqlite/lock_file.h"
+#include "storage/sqlite/schema.h"
+#include "storage/sqlite/side_rows.h"
+#include "storage/sqlite/sql.h"
+
+namespace outbox::sqlite {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds{2};
+constexpr int kErrorsMax = 5;
+
+RelaySeen::Life life_of(const Query::Rows& row, const std::string& directory,
+                        const Clocks& clocks) {
+  const std::string name = row.text(5);
+  // A bare name, beside the database wherever that is mounted: never a path out of there.
+  if (!name.empty() && name.find('/') == std::string::npos) {
+    const std::string path = directory + "/" + name;
+    const FileIdentity lock{static_cast<dev_t>(row.integer(6)), static_cast<ino_t>(row.integer(7))};
+    if (is_visibly_held(path, lock)) return RelaySeen::Life::alive;
+    if (identity_of(path) == lock) return RelaySeen::Life::dead;
+  }
+  const bool this_boot = row.text(3) == clocks.boot_id;
+  return this_boot ? RelaySeen::Life::unknown : RelaySeen::Life::dead;
+}
+
+std::uint32_t count_of(const Query::Rows& row, int index) {
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(row.integer(index), 0, UINT32_MAX));
+}
+
+std::string error_columns(const Sql& sql, bool dead) {
+  const Columns& c = sql.mapping().columns;
+  return fmt::format("{}, {}, coalesce({}, r.retry_count), coalesce({}, r.error), {}",
+                     sql.column(c.event_type), sql.column(c.id), sql.value(c.retry_count),
+                     sql.value(c.last_error), dead ? 1 : 0);
+}
+
+// Failed rows and dead letters, each by the end of its index where the newest are.
+std::string errors_sql(const Sql& sql, const std::string& from, const std::string& where,
+                       const std::string& order, bool dead) {
+  return fmt::format(
+      "SELECT {} FROM {} LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = {} "
+      "WHERE {} AND r.state IS NULL ORDER BY {} LIMIT {}",
+      error_columns(sql, dead), from, sql.key_beside(), where, order, kErrorsMax);
+}
+
+// Those whose state is kept beside them.
+std::string errors_beside_sql(const Sql& sql, const char* state, bool dead) {
+  return fmt::format(
+      "SELECT {} FROM outbox_relay_rows AS r INDEXED BY outbox_relay_rows_state JOIN {} AS o "
+      "ON {} = r.row_key WHERE r.outbox = ?1 AND r.state IS NOT NULL AND r.state = '{}' "
+      "ORDER BY r.due DESC, r.row_key DESC LIMIT {}",
+      error_columns(sql, dead), sql.table(), sql.row_key(), state, kErrorsMax);
+}
+
+void read_errors(Connection& connection, const std::string& outbox, const std::string& sql,
+                 StoreOverview& overview) {
+  Query query(connection.database(), sql);
+  auto rows = query.rows(outbox);
+  while (rows.next()) {
+    overview.errors.push_back({.event_type = rows.text(0),
+                               .id = rows.text(1),
+                               .attempts = count_of(rows, 2),
+                               .error = rows.text(3),
+                               .dead = rows.integer(4) != 0});
+  }
+}
+
+void read_all_errors(Connection& connection, const Sql& sql, StoreOverview& overview) {
+  const Mapping& mapping = sql.mapping();
+  const std::string newest = sql.order() + " DESC";
+  const std::string due = mapping.columns.next_attempt;
+  const std::string latest = due.empty() ? newest : sql.column(due) + " DESC, " + newest;
+  for (const std::string& query :
+       {errors_sql(sql, sql.from_failed(), sql.is_failed(), latest, false),
+        errors_beside_sql(sql, state::kFailed, false),
+        errors_sql(sql, sql.from_dead(), sql.is_dead(), newest, true),
+        errors_beside_sql(sql, state::kDeadLettered, true)}) {
+    read_errors(connection, mapping.table, query, overview);
+  }
+}
+
+}  // namespace
+
+std::vector<RelaySeen> relays_seen(Connection& connection, const std::string& outbox,
+                                   const Clocks& clocks) {
+  Query query(connection.database(),
+              "SELECT i.instance_name, i.instance_pid, i.started_at, i.boot_id, "
+              "(SELECT count(*) FROM outbox_relay_leases AS l WHERE l.outbox = i.outbox "
+              "AND l.incarnation = i.incarnation), i.lock_path, i.lock_dev, i.lock_inode "
+              "FROM outbox_relay_incarnations AS i WHERE i.outbox = ?1 ORDER BY i.started_at DESC");
+  const std::string directory = directory_of(connection.path());
+  std::vector<RelaySeen> result;
+  auto rows = query.rows(outbox);
+  while (rows.next()) {
+    result.push_back({.host = rows.text(0),
+                      .process = rows.integer(1),
+                      .started_at = rows.text(2),
+                      .leases = static_cast<std::uint64_t>(rows.integer(4)),
+                      .life = life_of(rows, directory, clocks)});
+  }
+  return result;
+}
+
+void read_orders(Connection& connection, const std::string& outbox, StoreOverview& overview) {
+  Query query(connection.database(),
+              "SELECT isolated, paused, reason FROM outbox_relay_brokers WHERE outbox = ?1");
+  auto rows = query.rows(outbox);
+  while (rows.next()) {
+    const bool isolated = rows.integer(0) != 0;
+    const bool paused = rows.integer(1) != 0;
+    overview.isolated = overview.isolated || isolated;
+    overview.paused = overview.paused || paused;
+    if (isolated || paused) overview.reason = rows.text(2);
+  }
+}
+
+Answer<StoreOverview> overview_of(const StoreSettings& settings) {
+  Answer<StoreOverview> answer;
+  const std::string path = path_of(settings.url);
+  try {
+    const BootClock boot;
+    const Clocks clocks = system_clocks(boot);
+    Connection connection(path, kPatience);
+    const Mapping mapping = require_outbox(connection, mapping_of(settings));
+    require_relay_tables(connection, false);
+    const Sql sql(connection, mapping);
+    Transaction snapshot(connection, Transaction::Kind::read);
+    answer.value.relays = relays_seen(connection, mapping.table, clocks);
+    read_orders(connection, mapping.table, answer.value);
+    read_all_errors(connection, sql, answer.value);
+    snapshot.commit();
+  } catch (const SQLite::Exception& error) {
+    answer.error = describe(path, error);
+  } catch (const std::exception& error) {
+    answer.error = error.what();
+  }
+  return answer;
+}
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,140 @@
+"""broker test explains each step to the broker and what the relay would make of its answer."""
+
+import json
+import os
+import socket
+import subprocess
+
+import pytest
+
+from harness.relay import free_port, run_command
+
+from test_doctor import doctor
+from test_http_broker import certificate
+
+
+def ask(url, *arguments):
+    """(exit code, the answer)."""
+    done = run_command("broker", "test", "--broker", url, "-o", "json", *arguments)
+    return done.returncode, json.loads(done.stdout)
+
+
+def steps(answer):
+    return {step["step"]: step["done"] for step in answer["steps"]}
+
+
+def codes(answer):
+    return {finding["code"] for finding in answer["findings"]}
+
+
+def test_a_broker_that_answers_is_reached_and_gets_nothing_to_deliver(world):
+    receiver = world.receiver()
+    code, answer = ask(receiver.url)
+    assert code == 0 and answer["outcome"] == "confirmed" and not answer["findings"]
+    assert steps(answer) == {"resolve": True, "connect": True, "answer": True}
+    assert [request["method"] for request in receiver.requests()] == ["OPTIONS"]
+    text = run_command("broker", "test", "--broker", receiver.url)
+    assert text.returncode == 0 and "confirmed" in text.stdout and "Processed" in text.stdout
+
+
+def test_an_event_sent_on_demand_is_marked_as_a_test(world):
+    receiver = world.receiver()
+    code, answer = ask(receiver.url, "--send")
+    assert code == 0 and steps(answer)["send"]
+    event = receiver.requests()[-1]
+    assert event["method"] == "POST" and event["type"] == "outbox-relay.test"
+    assert event["id"].startswith("outbox-relay.test-")
+
+
+@pytest.mark.parametrize("status, outcome, finding", [
+    (401, "misconfigured", "broker_denied"), (403, "misconfigured", "broker_denied"),
+    (404, "misconfigured", "broker_path"), (302, "misconfigured", "broker_answer"),
+    (503, "transport", "broker_answer"), (429, "throttled", "broker_answer")])
+def test_an_answer_that_stops_delivery_is_explained(world, status, outcome, finding):
+    receiver = world.receiver()
+    receiver.rules({"status": status})
+    code, answer = ask(receiver.url)
+    assert code == 1 and answer["outcome"] == outcome and codes(answer) == {finding}
+    assert str(status) in answer["findings"][0]["what"]
+    code, answer = ask(receiver.url, "--send")
+    assert code == 1 and "broker_send" in codes(answer) and answer["outcome"] == outcome
+
+
+def test_a_receiver_that_knows_post_only_is_reached(world):
+    receiver = world.receiver()
+    receiver.rules({"status": 405})
+    code, answer = ask(receiver.url)
+    assert code == 0 and not answer["findings"], answer
+    assert [request["method"] for request in receiver.requests()] == ["OPTIONS", "HEAD"]
+
+
+def test_what_a_broker_refuses_of_an_event_is_told_by_sending_one(world):
+    receiver = world.receiver()
+    receiver.rules({"types": ["outbox-relay.test"], "status": 422})
+    assert ask(receiver.url)[0] == 0
+    code, answer = ask(receiver.url, "--send")
+    assert code == 1 and answer["outcome"] == "refused"
+
+
+def test_a_port_where_nobody_listens_is_not_reachable():
+    code, answer = ask(f"http://127.0.0.1:{free_port()}/inbox")
+    assert code == 3 and codes(answer) == {"broker_unreachable"}
+    assert steps(answer) == {"resolve": True, "connect": False}
+    assert "refused" in answer["findings"][0]["what"].lower()
+
+
+def test_a_name_that_nobody_knows_is_told_as_such():
+    code, answer = ask("http://no-such-host.invalid/inbox", "--set", "brokers.main.publishTimeout=2s")
+    assert code == 3 and codes(answer) == {"broker_name"}
+    assert "no-such-host.invalid" in answer["findings"][0]["what"]
+
+
+def test_a_broker_that_never_answers_ends_by_the_time_out():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code, answer = ask(f"http://127.0.0.1:{server.getsockname()[1]}/",
+                           "--set", "brokers.main.publishTimeout=500ms")
+    assert code == 1 and codes(answer) == {"broker_answer"} and not steps(answer)["answer"]
+
+
+def test_a_certificate_is_trusted_or_not_and_one_that_ends_soon_is_a_warning(world):
+    paths = certificate(world.folder)
+    receiver = world.receiver(*paths)
+    code, answer = ask(receiver.url)
+    assert code == 1 and codes(answer) == {"broker_tls"} and not steps(answer)["tls"]
+    assert "certificate" in answer["findings"][0]["what"]
+    code, answer = ask(receiver.url, "--set", f"brokers.main.tls.caFile={paths[0]}")
+    assert code == 1 and codes(answer) == {"broker_certificate"} and steps(answer)["tls"]
+    subprocess.run(["openssl", "req", "-x509", "-key", paths[1], "-days", "200", "-subj",
+                    "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-out", paths[0]],
+                   check=True, capture_output=True, timeout=30)
+    renewed = world.receiver(*paths)
+    code, answer = ask(renewed.url, "--set", f"brokers.main.tls.caFile={paths[0]}")
+    assert code == 0 and not codes(answer), answer
+
+
+def test_the_credential_is_shown_to_the_broker_only(world):
+    receiver = world.receiver()
+    path = os.path.join(world.folder, "token")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("s3cret\n")
+    done = run_command("broker", "test", "--send", "--broker", receiver.url,
+                       "--set", f"brokers.main.bearerTokenFile={path}")
+    assert done.returncode == 0 and "s3cret" not in done.stdout + done.stderr
+    for request in receiver.requests():
+        assert dict(request["headers"])["authorization"] == "Bearer s3cret"
+
+
+def test_the_doctor_sees_what_the_broker_test_sees(world):
+    outbox, receiver = world.outbox(), world.receiver()
+    assert doctor(outbox, "--broker", receiver.url)[0] == 0
+    receiver.rules({"status": 401})
+    code, findings = doctor(outbox, "--broker", receiver.url)
+    assert code == 1 and findings["broker_denied"]["severity"] == "error"
+    code, findings = doctor(outbox, "--broker", f"http://127.0.0.1:{free_port()}/")
+    assert code == 3 and "broker_unreachable" in findings
+
+
+@pytest.mark.parametrize("url", ["null:", "stdout:"])
+def test_brokers_without_a_connection_have_nothing_that_fails(url):
+    done = run_command("broker", "test", "--broker", url)
+    assert done.returncode == 0 and "nothing to connect to" in done.stdout

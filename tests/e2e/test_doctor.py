@@ -1,0 +1,451 @@
+"""doctor names what is wrong and how to mend it; mended so, it is content."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+
+import pytest
+
+from harness.outbox import Outbox
+from harness.process import die_with_parent, kill_and_reap
+from harness.relay import binary, run_command
+from harness.waiting import until
+
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to run as another user or"
+                                                          " for a small file system")
+# What every healthy outbox of these tests is told.
+ALWAYS = {"synchronous_unknown", "file_system"}
+
+
+def doctor(outbox, *arguments, **options):
+    """(exit code, findings by code)."""
+    done = run_command("doctor", "--store", outbox.url, "-o", "json", *arguments, **options)
+    findings = json.loads(done.stdout)
+    for finding in findings:
+        assert finding["severity"] in ("information", "warning", "error"), finding
+        assert finding["what"] and finding["why"], finding
+        assert finding["fix"] or finding["severity"] == "information", finding
+    order = ["error", "warning", "information"]
+    ranks = [order.index(finding["severity"]) for finding in findings]
+    assert ranks == sorted(ranks), "the worst first"
+    return done.returncode, {finding["code"]: finding for finding in findings}
+
+
+def content(outbox, *arguments):
+    code, findings = doctor(outbox, *arguments)
+    serious = {name for name, one in findings.items() if one["severity"] != "information"}
+    return code == 0 and not serious
+
+
+def apply(outbox, finding):
+    assert finding["fixKind"] == "sql", finding
+    done = subprocess.run(["sqlite3", "-bail", outbox.path], input=finding["fix"] + "\n", text=True,
+                          capture_output=True, timeout=30)
+    assert done.returncode == 0 and not done.stderr, f"{finding['fix']}: {done.stderr}"
+
+
+def shell(finding, folder):
+    """Runs a fix that is a command, as it stands."""
+    assert finding["fixKind"] == "command", finding
+    environment = {**os.environ, "PATH": f"{os.path.dirname(binary())}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", finding["fix"]], cwd=folder, text=True,
+                          env=environment, capture_output=True, timeout=30)
+    assert done.returncode == 0, f"{finding['fix']}: {done.stderr}"
+
+
+def found(outbox, name, severity, *arguments, exit_code=1):
+    code, findings = doctor(outbox, *arguments)
+    assert name in findings, findings
+    assert findings[name]["severity"] == severity and code == exit_code, (code, findings[name])
+    return findings[name]
+
+
+def test_a_healthy_outbox_gets_notes_only(world):
+    outbox = world.outbox()
+    code, findings = doctor(outbox)
+    assert code == 0 and set(findings) <= ALWAYS, findings
+    table = run_command("doctor", "--store", outbox.url)
+    assert table.returncode == 0 and "synchronous" in table.stdout and "\x1b" not in table.stdout
+    assert "0 errors, 0 warnings" in table.stderr
+
+
+def test_a_doctors_visit_changes_nothing(world):
+    outbox = world.outbox()
+    outbox.insert_many(3)
+    with sqlite3.connect(outbox.path) as kept:
+        before = kept.execute("PRAGMA data_version").fetchone(), sorted(os.listdir(world.folder))
+        assert doctor(outbox)[0] == 0
+        after = kept.execute("PRAGMA data_version").fetchone(), sorted(os.listdir(world.folder))
+        assert before == after
+    kept.close()
+
+
+def test_a_missing_file_is_not_reachable_and_the_fix_makes_it(world):
+    outbox = world.outbox(create=False)
+    finding = found(outbox, "database_missing", "error", exit_code=3)
+    assert not os.path.exists(outbox.path)
+    shell(finding, world.folder)
+    assert content(outbox)
+
+
+def test_a_table_made_by_hand_lacks_indexes_and_the_relays_own_tables(world):
+    """The relay makes its own tables: that is a note. What follows is looked at all the same."""
+    outbox = world.outbox(create=False)
+    with sqlite3.connect(outbox.path) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("""CREATE TABLE outbox_messages (
+            sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+            event_type TEXT NOT NULL, ordering_key TEXT, destination TEXT, content_type TEXT,
+            headers TEXT, traceparent TEXT, occurred_on_utc TEXT, not_before_utc TEXT,
+            status TEXT NOT NULL DEFAULT 'Pending', retry_count INTEGER NOT NULL DEFAULT 0,
+            next_attempt_on_utc TEXT, last_error TEXT, processed_on_utc TEXT,
+            dead_letter_reason TEXT, payload BLOB NOT NULL)""")
+    database.close()
+    outbox.insert(headers="{", occurred_on_utc="2026-01-01")
+    own = found(outbox, "relay_tables_missing", "information")
+    index = found(outbox, "index_missing", "warning")
+    assert found(outbox, "broken_rows", "warning")
+    assert "CREATE TABLE" in own["fix"] and "CREATE INDEX" in index["fix"]
+    denied = found(outbox, "relay_tables_missing", "error", "--set", "store.createRelayTables=false")
+    apply(outbox, denied)
+    while "index_missing" in (findings := doctor(outbox)[1]):
+        apply(outbox, findings["index_missing"])
+    outbox.query("UPDATE outbox_messages SET headers = NULL")
+    assert content(outbox)
+
+
+def test_a_missing_table_is_named_with_the_statement_that_makes_it(world):
+    outbox = world.outbox()
+    outbox.query("DROP TABLE outbox_messages")
+    apply(outbox, found(outbox, "table_missing", "error"))
+    assert found(outbox, "index_missing", "warning")
+    assert run_command("init", "--apply", "--store", outbox.url).returncode == 0
+    assert content(outbox)
+
+
+def test_a_missing_column_is_added_by_the_fix(world):
+    outbox = world.outbox()
+    outbox.query("ALTER TABLE outbox_messages DROP COLUMN destination")
+    apply(outbox, found(outbox, "column_missing", "error"))
+    assert content(outbox)
+
+
+def test_a_missing_index_is_found_and_on_a_large_table_the_query_plan_too(world):
+    outbox = world.outbox()
+    outbox.query("DROP INDEX outbox_messages_pending")
+    with outbox.connection() as database:
+        database.execute("INSERT INTO outbox_messages (id, event_type, payload, status)"
+                         " WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+                         " WHERE i < 12000) SELECT i, 't', '', 'Processed' FROM n")
+    found(outbox, "query_plan", "warning")
+    apply(outbox, found(outbox, "index_missing", "warning"))
+    assert content(outbox)
+
+
+def test_an_index_of_that_name_for_other_rows_is_replaced_by_the_fix(world):
+    outbox = world.outbox()
+    for columns in ("(sequence) WHERE status = 'Processed'",
+                    "(sequence, next_attempt_on_utc) WHERE status = 'Failed'"):
+        outbox.query("DROP INDEX outbox_messages_failed")
+        outbox.query(f"CREATE INDEX outbox_messages_failed ON outbox_messages {columns}")
+        apply(outbox, found(outbox, "index_unfit", "warning"))
+        assert content(outbox)
+
+
+def test_an_index_written_in_another_way_is_as_good(world):
+    outbox = world.outbox()
+    outbox.query("DROP INDEX outbox_messages_failed")
+    outbox.query('create index OUTBOX_MESSAGES_FAILED on "outbox_messages"'
+                 '("next_attempt_on_utc" , sequence)\n where "status"=\'Failed\'')
+    assert content(outbox)
+
+
+def test_another_journal_than_a_write_ahead_log_is_an_error(world):
+    outbox = world.outbox()
+    outbox.query("PRAGMA journal_mode=DELETE")
+    apply(outbox, found(outbox, "journal_mode", "error"))
+    assert content(outbox)
+
+
+def test_a_database_in_utf_16_is_an_error_and_the_command_converts_it(world):
+    outbox = world.outbox(create=False)
+    with sqlite3.connect(outbox.path) as database:
+        database.execute("PRAGMA encoding='UTF-16le'")
+        database.execute("CREATE TABLE other (x)")
+        database.execute("PRAGMA journal_mode=WAL")
+    database.close()
+    assert run_command("init", "--apply", "--store", outbox.url).returncode == 0
+    outbox.insert(event_type="caf\u00e9")
+    finding = found(outbox, "encoding", "error")
+    shell(finding, world.folder)
+    converted = Outbox(world.folder, "app.db.utf8", create=False)
+    assert content(converted)
+    assert converted.value("SELECT event_type FROM outbox_messages") == "caf\u00e9"
+
+
+def test_relay_tables_of_a_newer_major_are_an_error(world):
+    outbox = world.outbox()
+    outbox.query("UPDATE outbox_relay_meta SET value = 99 WHERE name = 'schema_major'")
+    finding = found(outbox, "relay_tables_newer", "error")
+    assert "99" in finding["what"]
+
+
+def test_outdated_relay_tables_are_mended_by_the_fix(world):
+    outbox = world.outbox()
+    outbox.query("ALTER TABLE outbox_relay_rows DROP COLUMN takeovers")
+    outbox.query("DELETE FROM outbox_relay_meta WHERE name = 'schema_major'")
+    apply(outbox, found(outbox, "relay_tables_outdated", "error"))
+    assert content(outbox)
+
+
+def test_rows_with_unknown_states_are_named_and_revived_by_the_fix(world):
+    outbox = world.outbox()
+    outbox.insert_many(2, status="In'Progress")
+    outbox.insert_many(1, status="pending")
+    finding = found(outbox, "unknown_state", "warning")
+    assert "In''Progress" in finding["what"] and "(2)" in finding["what"]
+    apply(outbox, finding)
+    assert content(outbox) and outbox.states() == {"Pending": 3}
+
+
+def test_broken_rows_among_the_next_are_named_with_what_is_wrong(world):
+    outbox = world.outbox()
+    outbox.insert_many(3)
+    bad = outbox.insert(headers='{"a": [}')
+    finding = found(outbox, "broken_rows", "warning")
+    assert bad in finding["what"] and "headers" in finding["what"] and "1 of" in finding["what"]
+    assert outbox.leases() == 0 and outbox.states() == {"Pending": 4}
+
+
+def test_a_trigger_that_fires_on_the_relays_updates_is_found_others_are_not(world):
+    outbox = world.outbox()
+    outbox.query("CREATE TRIGGER a AFTER UPDATE OF payload ON outbox_messages BEGIN SELECT 1; END")
+    outbox.query("CREATE TRIGGER b AFTER INSERT ON outbox_messages BEGIN SELECT 1; END")
+    assert content(outbox)
+    outbox.query("CREATE TRIGGER \"my c\" AFTER UPDATE ON outbox_messages BEGIN SELECT 1; END")
+    finding = found(outbox, "update_trigger", "warning")
+    assert "my c" in finding["what"]
+    apply(outbox, finding)
+    assert content(outbox)
+
+
+def test_a_clock_of_the_application_that_runs_ahead_is_found(world):
+    outbox = world.outbox()
+    row_id = outbox.insert_expression("x", occurred_on_utc="datetime('now', '+2 hours')")
+    finding = found(outbox, "clock", "warning")
+    assert "UTC" in finding["fix"]
+    outbox.query("UPDATE outbox_messages SET occurred_on_utc = datetime('now') WHERE id = ?",
+                 row_id)
+    assert content(outbox)
+
+
+def test_an_isolated_circuit_and_a_pause_are_told_with_the_reason(world):
+    outbox = world.outbox()
+    done = run_command("broker", "isolate", "--store", outbox.url, "--reason", "maintenance")
+    assert done.returncode == 0, done.stderr
+    finding = found(outbox, "circuit_isolated", "warning")
+    assert "maintenance" in finding["what"]
+    shell(finding, world.folder)
+    assert content(outbox)
+    outbox.query("UPDATE outbox_relay_brokers SET paused = 1, reason = 'release'")
+    assert "release" in found(outbox, "outbox_paused", "warning")["what"]
+
+
+def test_a_held_write_lock_is_found_with_its_holder_and_a_busy_writer_is_none(world):
+    outbox = world.outbox()
+    outbox.insert()
+    writer = subprocess.Popen(
+        ["sqlite3", outbox.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        bufsize=1, preexec_fn=die_with_parent)
+    try:
+        writer.stdin.write("BEGIN IMMEDIATE; SELECT 'held';\n")
+        writer.stdin.flush()
+        assert writer.stdout.readline().strip() == "held"
+        finding = found(outbox, "write_lock_held", "error")
+        assert str(writer.pid) in finding["what"] and "sqlite3" in finding["what"]
+        writer.stdin.write("COMMIT; SELECT 'free';\n")
+        writer.stdin.flush()
+        assert writer.stdout.readline().strip() == "free"
+        assert content(outbox)
+    finally:
+        kill_and_reap(writer)
+    busy = world.writer(outbox)
+    until(lambda: outbox.states()["Pending"] > 20, 10, "it writes")
+    assert "write_lock_held" not in doctor(outbox)[1]
+    busy.close()
+
+
+def test_a_log_that_a_reader_holds_back_is_found_with_the_reader(world):
+    outbox = world.outbox()
+    with outbox.connection() as reader:
+        outbox.insert_many(10)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM outbox_messages").fetchall()
+        outbox.insert_many(300, payload=b"x" * 10_000)
+        finding = found(outbox, "wal_size", "warning", "--set", "store.walLimit=1MiB")
+        assert str(os.getpid()) in finding["what"]
+        assert content(outbox), "under the limit it is nothing"
+        reader.execute("COMMIT")
+        apply(outbox, finding)
+        assert content(outbox, "--set", "store.walLimit=1MiB")
+
+
+def test_a_dead_relay_with_leases_is_found_and_its_lock_file(world):
+    outbox, receiver = world.outbox(), world.receiver()
+    receiver.rules({"hang": True})
+    relay = world.relay(outbox, receiver, {"brokers": {"main": {"publishTimeout": "3s"}}})
+    outbox.insert_many(5)
+    receiver.wait_for_requests(1, 10)
+    assert "dead_relay" not in doctor(outbox)[1], "it lives"
+    relay.signal(signal.SIGKILL)
+    relay.process.wait()
+    finding = found(outbox, "dead_relay", "warning")
+    assert "5 rows" in finding["what"] and str(relay.process.pid) in finding["what"]
+    receiver.rules()
+    relay.start()
+    until(outbox.all_processed, 15, "taken over")
+    assert content(outbox)
+    relay.signal(signal.SIGKILL)
+    relay.process.wait()
+    outbox.query("DELETE FROM outbox_relay_incarnations")
+    finding = found(outbox, "stale_lock_files", "information", exit_code=0)
+    shell(finding, world.folder)
+    assert "stale_lock_files" not in doctor(outbox)[1]
+
+
+def test_dead_letters_and_the_backlogs_age_are_notes(world):
+    outbox = world.outbox()
+    outbox.insert(status="DeadLettered", dead_letter_reason="permanent")
+    outbox.insert(occurred_on_utc="2026-01-01T00:00:00Z")
+    code, findings = doctor(outbox)
+    assert code == 0 and "asset.created" in findings["dead_letters"]["what"]
+    assert "1 events" in findings["backlog"]["what"]
+
+
+def test_what_is_no_database_is_told_as_such(world):
+    path = os.path.join(world.folder, "app.db")
+    with open(path, "wb") as file:
+        file.write(b"no database at all, but long enough to be looked at" * 100)
+    outbox = world.outbox(create=False)
+    finding = found(outbox, "database_unreadable", "error", exit_code=3)
+    assert "damaged or no SQLite database" in finding["what"]
+
+
+def test_a_name_that_is_a_view_is_told_as_such(world):
+    outbox = world.outbox()
+    outbox.query("ALTER TABLE outbox_messages RENAME TO real_one")
+    outbox.query("CREATE VIEW outbox_messages AS SELECT * FROM real_one")
+    code, findings = doctor(outbox)
+    assert code == 1 and "table_unsuitable" in findings, findings
+
+
+@NEEDS_ROOT
+def test_a_file_that_may_not_be_written_is_told_to_the_user_who_may_not(world):
+    folder = os.path.join(world.folder, "data")
+    os.mkdir(folder)
+    outbox = Outbox(folder)
+    shutil.copy(binary(), os.path.join(world.folder, "program"))
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+               os.path.join(world.folder, "program"), "doctor", "--store", outbox.url, "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    findings = json.loads(done.stdout)
+    assert done.returncode == 3 and {one["code"] for one in findings} >= {"no_permission"}
+    for finding in findings:
+        if finding["code"] == "no_permission":
+            shell(finding, world.folder)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stdout
+
+
+@NEEDS_ROOT
+def test_a_disk_that_is_nearly_full_is_told(world):
+    folder = os.path.join(world.folder, "small")
+    os.mkdir(folder)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", folder],
+                             capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"can't mount a small file system here: {mounted.stderr.strip()}")
+    world.finally_do(lambda: subprocess.run(["umount", "-l", folder], check=True))
+    found(Outbox(folder), "disk_space", "error")
+
+
+def test_a_lease_term_too_short_is_no_valid_configuration_and_a_tight_one_is_a_note(world):
+    outbox = world.outbox()
+    settings = ["--set", "brokers.main.publishTimeout=5s", "--broker", "null:"]
+    done = run_command("doctor", "--store", outbox.url, *settings, "--set", "relay.leaseTerm=10s")
+    assert done.returncode == 78 and "leaseTerm" in done.stderr
+    found(outbox, "lease_term", "information", *settings, "--set", "relay.leaseTerm=16s",
+          exit_code=0)
+
+
+def test_a_large_table_does_not_take_the_doctor_long(world):
+    outbox = world.outbox()
+    with outbox.connection() as database:
+        database.execute("INSERT INTO outbox_messages (id, event_type, payload, status)"
+                         " WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+                         " WHERE i < 300000) SELECT i, 't', zeroblob(200), 'Processed' FROM n")
+    start = time.monotonic()
+    assert content(outbox)
+    assert time.monotonic() - start < 15
+
+
+def test_the_page_lists_exactly_the_codes_that_the_program_knows():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    sources = [*(root / "storage" / "sqlite").glob("doctor*.cpp"),
+               *(root / "relay" / "app").glob("command_*.cpp"),
+               root / "publishers" / "http" / "broker_test.cpp"]
+    known = set()
+    for path in sources:
+        text = path.read_text(encoding="utf-8")
+        for value in re.findall(r"\.code =([^;]*?),\n", text):
+            known |= set(re.findall(r'"([a-z_0-9]+)"', value))
+        known |= set(re.findall(r'"(broker_[a-z]+)"', text))
+    page = (root / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", page, re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
+    assert len(known) > 30 and known <= listed, known - listed
+    conditions = {"table", "ready", "drained"}
+    assert listed - known - conditions == set()
+
+
+DOTNET = """CREATE TABLE "OutboxMessages" ("Id" TEXT NOT NULL PRIMARY KEY, "Type" TEXT NOT NULL,
+    "Content" TEXT NOT NULL, "OccurredOnUtc" TEXT NOT NULL, "ProcessedOnUtc" TEXT, "Error" TEXT)"""
+DOTNET_ROWS = """INSERT INTO "OutboxMessages" WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT
+    i + 1 FROM n WHERE i < 12000) SELECT i, 't', '{}', '2026-01-01', '2026-01-02', NULL FROM n"""
+DEBEZIUM = """CREATE TABLE outbox (id TEXT PRIMARY KEY, aggregatetype TEXT, aggregateid TEXT,
+    type TEXT, payload TEXT)"""
+
+
+def foreign(world, ddl, rows):
+    outbox = world.outbox(create=False)
+    with sqlite3.connect(outbox.path) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute(ddl)
+        database.execute(rows)
+    database.close()
+    return outbox
+
+
+def test_a_table_of_dotnet_gets_the_one_index_that_it_needs(world):
+    outbox = foreign(world, DOTNET, DOTNET_ROWS)
+    flags = ("--preset", "dotnet", "--table", "OutboxMessages")
+    apply(outbox, found(outbox, "query_plan", "warning", *flags))
+    assert content(outbox, *flags)
+
+
+def test_a_table_whose_rows_have_no_state_is_looked_at_all_the_same(world):
+    outbox = foreign(world, DEBEZIUM, "INSERT INTO outbox VALUES ('1', 'a', 'k', 't', '{}')")
+    flags = ("--preset", "debezium", "--table", "outbox")
+    assert content(outbox, *flags)
+    missing = found(outbox, "table_missing", "error", "--preset", "debezium", "--table", "nowhere")
+    assert "nowhere" in missing["what"]
+    outbox.query("DROP TABLE outbox")
+    outbox.query("CREATE TABLE outbox (id TEXT PRIMARY KEY, type TEXT)")
+    unsuitable = found(outbox, "table_unsuitable", "error", *flags)
+    assert "payload" in unsuitable["what"]

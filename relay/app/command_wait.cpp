@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "relay/app/demo_terminal.h"
 #include "relay/app/exit_codes.h"
 #include "relay/app/live_relay.h"
 #include "relay/app/operations.h"
@@ -93,6 +94,9 @@ class Watch {
 }  // namespace
 
 int wait_for(const Config& config, const Backends& backends, const WaitOptions& options) {
+  // Also as the first process of a container, for which the kernel ignores signals without a
+  // handler.
+  const EndSignals signals;
   Watch watch(config, backends, options);
   const auto end = SteadyClock::now() + options.timeout;
   Duration pause = kFirstPause;
@@ -100,10 +104,12 @@ int wait_for(const Config& config, const Backends& backends, const WaitOptions& 
     const Look look = watch.look();
     if (look.holds) return kDone;
     const Duration left = end - SteadyClock::now();
-    if (left <= Duration::zero()) {
+    if (left <= Duration::zero() || EndSignals::asked()) {
+      const std::string when = EndSignals::asked()
+                                   ? "ended by a signal"
+                                   : "not within " + format_duration(options.timeout);
       const std::string text =
-          fmt::format("outbox-relay: not within {}: {}\n", format_duration(options.timeout),
-                      printable_sentence(look.seen));
+          fmt::format("outbox-relay: {}: {}\n", when, printable_sentence(look.seen));
       std::fputs(text.c_str(), stderr);
       return look.told ? kFailed : kNotReachable;
     }

@@ -11,8 +11,12 @@
 namespace outbox {
 namespace {
 
+std::string line(const char* title, const std::string& text) {
+  return fmt::format("  {:<4} {}\n", title, printable_sentence(text));
+}
+
 // A fix may be a script: line by line, each below the other.
-std::string indented(const std::string& title, const std::string& text) {
+std::string lines(const std::string& title, const std::string& text) {
   std::string result;
   std::size_t begin = 0;
   while (begin <= text.size()) {
@@ -31,12 +35,11 @@ std::string findings_table(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     if (!text.empty()) text += "\n";
     text += fmt::format("{}: {}\n", name_of(finding.severity), finding.code);
-    text += indented("saw", finding.what);
-    text += indented("why", finding.why);
+    text += line("saw", finding.what);
+    text += line("why", finding.why);
     if (finding.fix.empty()) continue;
     const bool words = finding.fix_kind == FixKind::advice;
-    text +=
-        indented(words ? "do" : (finding.fix_kind == FixKind::sql ? "sql" : "run"), finding.fix);
+    text += lines(words ? "do" : (finding.fix_kind == FixKind::sql ? "sql" : "run"), finding.fix);
   }
   return text;
 }

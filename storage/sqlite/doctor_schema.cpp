@@ -43,10 +43,23 @@ void check_encoding(Connection& connection, Findings& findings) {
                           path)});
 }
 
-Finding missing_table(const Connection& connection, const SchemaGap& gap) {
+// The tables that there are, for somebody who has another name in mind.
+std::string other_tables(Connection& connection) {
+  Query list(connection.database(),
+             "SELECT name FROM main.sqlite_schema WHERE type = 'table' "
+             "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
+             "AND name NOT LIKE 'outbox\\_relay\\_%' ESCAPE '\\' ORDER BY name LIMIT 10");
+  std::string names;
+  auto rows = list.rows();
+  while (rows.next()) names += (names.empty() ? "" : ", ") + rows.text(0);
+  return names.empty() ? "It has no table at all." : "It has: " + names + ".";
+}
+
+Finding missing_table(Connection& connection, const SchemaGap& gap) {
   return {.severity = Severity::error,
           .code = "table_missing",
-          .what = fmt::format("{} has no table {}.", connection.path(), gap.table),
+          .what = fmt::format("{} has no table {}. {}", connection.path(), gap.table,
+                              other_tables(connection)),
           .why =
               "The relay waits for the application to create it. If it has another name, that "
               "is store.table.",
@@ -54,10 +67,11 @@ Finding missing_table(const Connection& connection, const SchemaGap& gap) {
           .fix = gap.statement};
 }
 
-Finding missing_foreign_table(const Connection& connection, const Mapping& mapping) {
+Finding missing_foreign_table(Connection& connection, const Mapping& mapping) {
   return {.severity = Severity::error,
           .code = "table_missing",
-          .what = fmt::format("{} has no table {}.", connection.path(), mapping.table),
+          .what = fmt::format("{} has no table {}. {}", connection.path(), mapping.table,
+                              other_tables(connection)),
           .why = "The relay waits for the application to create it.",
           .fix = "Let the application's migration create it, or correct store.table."};
 }
@@ -122,19 +136,34 @@ bool lacks_tables_only(const std::vector<SchemaGap>& own) {
   return std::ranges::all_of(own, [&](const SchemaGap& gap) { return tables.contains(gap.table); });
 }
 
-void add_own_gaps(const Connection& connection, const StoreSettings& settings,
-                  const std::vector<SchemaGap>& own, Findings& findings) {
-  const bool made_by_relay = lacks_tables_only(own) && settings.create_relay_tables;
+bool lacks_indexes_only(const std::vector<SchemaGap>& own) {
+  return std::ranges::all_of(own, [](const SchemaGap& gap) { return gap.kind == Kind::index; });
+}
+
+void add_missing_own_tables(const Connection& connection, const StoreSettings& settings,
+                            const std::vector<SchemaGap>& own, Findings& findings) {
+  const bool made_by_relay = settings.create_relay_tables;
   findings.push_back(
       {.severity = made_by_relay ? Severity::information : Severity::error,
-       .code = lacks_tables_only(own) ? "relay_tables_missing" : "relay_tables_outdated",
-       .what = lacks_tables_only(own)
-                   ? fmt::format("{} lacks tables of the relay's own.", connection.path())
-                   : fmt::format("The relay's own tables in {} are not as this program needs them.",
-                                 connection.path()),
-       .why = made_by_relay
-                  ? "The relay creates them when it starts."
-                  : "Without them the relay can't lease rows or remember what became of them.",
+       .code = "relay_tables_missing",
+       .what = fmt::format("{} lacks tables of the relay's own.", connection.path()),
+       .why = made_by_relay ? "The relay creates them when it starts."
+                            : "Without them the relay can't lease rows or remember what became of "
+                              "them, and store.createRelayTables is off.",
+       .fix_kind = FixKind::sql,
+       .fix = statements_of(own)});
+}
+
+void add_outdated_own_tables(const Connection& connection, const std::vector<SchemaGap>& own,
+                             Findings& findings) {
+  const bool slow_only = lacks_indexes_only(own);
+  findings.push_back(
+      {.severity = slow_only ? Severity::warning : Severity::error,
+       .code = "relay_tables_outdated",
+       .what = fmt::format("The relay's own tables in {} are not as this program needs them.",
+                           connection.path()),
+       .why = slow_only ? "Without these indexes the relay finds its rows slowly or not at all."
+                        : "The relay can't lease rows or remember what became of them.",
        .fix_kind = FixKind::sql,
        .fix = statements_of(own)});
 }
@@ -165,8 +194,11 @@ bool check_own_tables(Connection& connection, const StoreSettings& settings,
   }
   const std::vector<SchemaGap> own = own_gaps(gaps);
   if (own.empty()) return true;
-  add_own_gaps(connection, settings, own, findings);
-  if (!lacks_tables_only(own)) return false;
+  if (!lacks_tables_only(own)) {
+    add_outdated_own_tables(connection, own, findings);
+    return false;
+  }
+  add_missing_own_tables(connection, settings, own, findings);
   make_missing_tables(connection, own);
   return true;
 }

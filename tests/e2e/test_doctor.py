@@ -122,8 +122,11 @@ def test_a_table_made_by_hand_lacks_indexes_and_the_relays_own_tables(world):
 
 def test_a_missing_table_is_named_with_the_statement_that_makes_it(world):
     outbox = world.outbox()
-    outbox.query("DROP TABLE outbox_messages")
-    apply(outbox, found(outbox, "table_missing", "error"))
+    outbox.query("ALTER TABLE outbox_messages RENAME TO events_to_send")
+    finding = found(outbox, "table_missing", "error")
+    assert "events_to_send" in finding["what"], "perhaps that one is meant"
+    outbox.query("DROP TABLE events_to_send")
+    apply(outbox, finding)
     assert found(outbox, "index_missing", "warning")
     assert run_command("init", "--apply", "--store", outbox.url).returncode == 0
     assert content(outbox)
@@ -202,6 +205,21 @@ def test_outdated_relay_tables_are_mended_by_the_fix(world):
     outbox.query("DELETE FROM outbox_relay_meta WHERE name = 'schema_major'")
     apply(outbox, found(outbox, "relay_tables_outdated", "error"))
     assert content(outbox)
+
+
+def test_a_missing_index_of_the_relays_own_is_mended_by_the_fix(world):
+    outbox = world.outbox()
+    outbox.query("DROP INDEX outbox_relay_rows_waiting")
+    apply(outbox, found(outbox, "relay_tables_outdated", "warning"))
+    assert content(outbox)
+
+
+def test_texts_from_outside_can_neither_move_a_terminal_nor_look_like_a_finding(world):
+    outbox = world.outbox()
+    outbox.insert(status="DeadLettered", event_type="x\nerror: made_up\n\x1b[2J")
+    done = run_command("doctor", "--store", outbox.url)
+    assert done.returncode == 0 and "\x1b" not in done.stdout
+    assert "\nerror: made_up" not in done.stdout and "made_up" in done.stdout
 
 
 def test_rows_with_unknown_states_are_named_and_revived_by_the_fix(world):

@@ -256,6 +256,26 @@ def test_wait_ends_at_its_time_out(world):
     assert 0.7 <= time.monotonic() - start < 5
 
 
+def test_a_signal_ends_the_wait(world):
+    outbox = world.outbox()
+    outbox.insert()
+    waiting = subprocess.Popen([binary(), "wait", "--for", "drained", "--store", outbox.url],
+                               stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
+    try:
+        until(lambda: catches(waiting.pid, signal.SIGTERM), 10, "it handles the signal")
+        waiting.send_signal(signal.SIGTERM)
+        _, told = waiting.communicate(timeout=10)
+        assert waiting.returncode == 1 and "signal" in told and "1 events" in told
+    finally:
+        kill_and_reap(waiting)
+
+
+def catches(pid, number):
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        caught = next(line for line in file if line.startswith("SigCgt:"))
+    return int(caught.split()[1], 16) >> (number - 1) & 1
+
+
 def check(outbox):
     return run_command("init", "--check", "--store", outbox.url)
 

@@ -79,7 +79,29 @@ Finding no_permission(const std::string& path, const std::string& what) {
           .unreachable = true};
 }
 
+// Modes don't help where nobody may write.
+bool is_read_only_volume(const std::string& path) {
+  return ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0 && errno == EROFS;
+}
+
+Finding read_only_volume(const std::string& path) {
+  return {.severity = Severity::error,
+          .code = "read_only",
+          .what = fmt::format("{} is on a volume that is mounted read-only.", path),
+          .why =
+              "The relay notes in the database what it has delivered; without that it refuses "
+              "to send anything.",
+          .fix =
+              "Mount the volume for writing, in the relay's container, too. If the kernel made "
+              "it read-only after errors, check the disk.",
+          .unreachable = true};
+}
+
 bool check_permissions(const std::string& path, Findings& findings) {
+  if (is_read_only_volume(path)) {
+    findings.push_back(read_only_volume(path));
+    return false;
+  }
   const std::size_t before = findings.size();
   if (!may(path, R_OK)) {
     findings.push_back(no_permission(path, "read"));

@@ -26,8 +26,10 @@ RelaySeen::Life life_of(const Query::Rows& row, const std::string& directory,
     if (is_visibly_held(path, lock)) return RelaySeen::Life::alive;
     if (identity_of(path) == lock) return RelaySeen::Life::dead;
   }
+  // Without a lock to be seen, only leases that it let run out tell; an idle relay has none.
   const bool this_boot = row.text(3) == clocks.boot_id;
-  return this_boot ? RelaySeen::Life::unknown : RelaySeen::Life::dead;
+  const bool ended = row.integer(4) > 0 && Time(Duration(row.integer(8))) < clocks.boot->now();
+  return this_boot && !ended ? RelaySeen::Life::unknown : RelaySeen::Life::dead;
 }
 
 std::uint32_t count_of(const Query::Rows& row, int index) {
@@ -90,11 +92,12 @@ void read_all_errors(Connection& connection, const Sql& sql, StoreOverview& over
 
 std::vector<RelaySeen> relays_seen(Connection& connection, const std::string& outbox,
                                    const Clocks& clocks) {
-  Query query(connection.database(),
-              "SELECT i.instance_name, i.instance_pid, i.started_at, i.boot_id, "
-              "(SELECT count(*) FROM outbox_relay_leases AS l WHERE l.outbox = i.outbox "
-              "AND l.incarnation = i.incarnation), i.lock_path, i.lock_dev, i.lock_inode "
-              "FROM outbox_relay_incarnations AS i WHERE i.outbox = ?1 ORDER BY i.started_at DESC");
+  Query query(
+      connection.database(),
+      "SELECT i.instance_name, i.instance_pid, i.started_at, i.boot_id, "
+      "(SELECT count(*) FROM outbox_relay_leases AS l WHERE l.outbox = i.outbox "
+      "AND l.incarnation = i.incarnation), i.lock_path, i.lock_dev, i.lock_inode, i.lease_until "
+      "FROM outbox_relay_incarnations AS i WHERE i.outbox = ?1 ORDER BY i.started_at DESC");
   const std::string directory = directory_of(connection.path());
   std::vector<RelaySeen> result;
   auto rows = query.rows(outbox);

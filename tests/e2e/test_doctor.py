@@ -381,8 +381,7 @@ def test_a_file_that_may_not_be_written_is_told_to_the_user_who_may_not(world):
     assert done.returncode == 0, done.stdout
 
 
-@NEEDS_ROOT
-def test_a_disk_that_is_nearly_full_is_told(world):
+def small_volume(world):
     folder = os.path.join(world.folder, "small")
     os.mkdir(folder)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", folder],
@@ -390,7 +389,21 @@ def test_a_disk_that_is_nearly_full_is_told(world):
     if mounted.returncode != 0:
         pytest.skip(f"can't mount a small file system here: {mounted.stderr.strip()}")
     world.finally_do(lambda: subprocess.run(["umount", "-l", folder], check=True))
-    found(Outbox(folder), "disk_space", "error")
+    return folder
+
+
+@NEEDS_ROOT
+def test_a_disk_that_is_nearly_full_is_told(world):
+    found(Outbox(small_volume(world)), "disk_space", "error")
+
+
+@NEEDS_ROOT
+def test_a_volume_that_nobody_may_write_to_is_no_matter_of_modes(world):
+    folder = small_volume(world)
+    outbox = Outbox(folder)
+    subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+    finding = found(outbox, "read_only", "error", exit_code=3)
+    assert "chmod" not in finding["fix"]
 
 
 def test_a_lease_term_too_short_is_no_valid_configuration_and_a_tight_one_is_a_note(world):

@@ -35,8 +35,15 @@ class Terminal:
         self.process = subprocess.Popen(
             [binary(), *arguments], stdin=secondary, stdout=secondary, stderr=secondary,
             env={**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
-            preexec_fn=die_with_parent, start_new_session=True)
+            preexec_fn=self.take_over)
         self.text = ""
+
+    @staticmethod
+    def take_over():
+        """In the child: its terminal's keys send it signals."""
+        die_with_parent()
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     def read(self):
         while select.select([self.primary], [], [], 0)[0]:
@@ -128,7 +135,7 @@ def test_a_watched_screen_fits_is_drawn_again_and_ends_on_q(world, terminal):
 def test_ctrl_c_ends_a_watched_screen_and_gives_the_terminal_back(world, terminal):
     shown = terminal("status", "--watch", "--store", world.outbox().url)
     until(lambda: shown.frames(), 10, "a frame")
-    shown.process.send_signal(signal.SIGINT)
+    shown.press("\x03")
     assert shown.wait() == 0 and shown.text.endswith("\x1b[?1049l")
     assert termios.tcgetattr(shown.secondary) == shown.before
 

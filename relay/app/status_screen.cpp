@@ -151,7 +151,7 @@ class Screen {
     for (std::size_t i = 0; i < std::min(errors.size(), kListMax); ++i) {
       const RecentError& error = errors[i];
       add(i == 0 ? "Errors" : "",
-          fmt::format("{} {} ({}x): {}", error.dead ? "dead" : "failed",
+          fmt::format("{} {}, {} failed: {}", error.dead ? "dead" : "waits",
                       printable(error.event_type, 24), error.attempts, printable(error.error)));
     }
   }

@@ -322,3 +322,30 @@ def test_init_check_of_an_empty_database_prints_what_init_prints(world):
     database.close()
     assert check(outbox).returncode == 0
     assert run_command("init", "--check", "--apply", "--store", outbox.url).returncode == 2
+
+
+@pytest.mark.parametrize("preset, ddl, row", [
+    ("dotnet", "CREATE TABLE t (Id TEXT PRIMARY KEY, Type TEXT, Content TEXT, OccurredOnUtc TEXT,"
+               " ProcessedOnUtc TEXT)",
+     "INSERT INTO t VALUES ('1', 'order', '{}', datetime('now'), NULL)"),
+    ("debezium", "CREATE TABLE t (id TEXT PRIMARY KEY, aggregatetype TEXT, aggregateid TEXT,"
+                 " type TEXT, payload TEXT, timestamp TEXT)",
+     "INSERT INTO t VALUES ('1', 'orders', 'k', 'order', '{}', datetime('now'))")])
+def test_of_a_foreign_table_the_side_tables_tell_what_it_has_no_columns_for(world, preset, ddl, row):
+    outbox, receiver = world.outbox(create=False), world.receiver()
+    with sqlite3.connect(outbox.path) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute(ddl)
+    database.close()
+    flags = ["--preset", preset, "--table", "t"]
+    before = run_command("init", "--check", "--store", outbox.url, *flags)
+    assert before.returncode == 5 and "outbox_relay_leases" in before.stdout
+    assert "outbox_messages" not in before.stdout, "that table is none of ours"
+    receiver.rules({"status": 503})
+    relay = world.relay(outbox, receiver, {"store": {"preset": preset, "table": "t"}})
+    outbox.query(row)
+    until(lambda: receiver.requests(), 10, "tried")
+    until(lambda: status("--config", relay.config_path)[1]["errors"], 10, "told")
+    error, = status("--config", relay.config_path)[1]["errors"]
+    assert "503" in error["error"] and error["eventType"] == "order" and not error["dead"]
+    assert run_command("init", "--check", "--store", outbox.url, *flags).returncode == 0

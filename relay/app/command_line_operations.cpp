@@ -80,7 +80,8 @@ void OperationsCommands::add_wait(CLI::App& app, const Registry& registry) {
       ->type_name("TIME")
       ->check(duration_defect);
   add_url(*command, wait_.url);
-  registry.on_chosen(command, true, false, [this](const Config& config) {
+  // Whether it needs the store depends on the condition: see wait_for().
+  registry.on_chosen(command, false, false, [this](const Config& config) {
     if (!timeout_.empty()) wait_.timeout = parse_duration(timeout_).value;
     return wait_for(config, backends_, wait_);
   });

@@ -31,8 +31,7 @@ class Watch {
  public:
   Watch(const Config& config, const Backends& backends, const WaitOptions& options)
       : settings_(config.settings.store),
-        store_(backends.stores.at(scheme_of(settings_.url))),
-        desk_(store_.open_desk(settings_)),
+        backends_(backends),
         condition_(options.condition),
         url_(options.url.empty() ? url_of(config.settings.listen) : options.url) {}
 
@@ -51,7 +50,10 @@ class Watch {
   }
 
  private:
+  const StoreBackend& store() const { return backends_.stores.at(scheme_of(settings_.url)); }
+
   Look look_at_backlog() {
+    if (!desk_) desk_ = store().open_desk(settings_);
     const auto answer = desk_->backlog();
     if (!answer.ok()) return {.holds = false, .told = false, .seen = answer.error};
     const Backlog& backlog = answer.value;
@@ -75,7 +77,7 @@ class Watch {
   }
 
   Look look_at_table() const {
-    const auto answer = store_.check_schema(settings_);
+    const auto answer = store().check_schema(settings_);
     if (!answer.ok()) return {.holds = false, .told = false, .seen = answer.error};
     return {.holds = answer.value.table_usable,
             .told = true,
@@ -85,8 +87,8 @@ class Watch {
   }
 
   const StoreSettings& settings_;
-  const StoreBackend& store_;
-  const std::unique_ptr<OutboxDesk> desk_;
+  const Backends& backends_;
+  std::unique_ptr<OutboxDesk> desk_;
   const Condition condition_;
   const std::string url_;
 };
@@ -94,6 +96,10 @@ class Watch {
 }  // namespace
 
 int wait_for(const Config& config, const Backends& backends, const WaitOptions& options) {
+  if (options.condition != Condition::ready && config.settings.store.url.empty()) {
+    std::fputs("outbox-relay: store.url is not set; give --store URL\n", stderr);
+    return kBadConfiguration;
+  }
   // Also as the first process of a container, for which the kernel ignores signals without a
   // handler.
   const EndSignals signals;

@@ -215,6 +215,8 @@ def test_wait_looks_once_with_no_time_and_says_what_it_saw(world):
     assert wait_for("ready", outbox, "--url", nobody).returncode == 3
     assert run_command("wait", "--for", "nothing", "--store", outbox.url).returncode == 2
     assert wait_for("ready", outbox, timeout="soon").returncode == 2
+    done = run_command("wait", "--for", "drained", "--timeout", "0s")
+    assert done.returncode == 78 and "--store" in done.stderr
 
 
 def test_wait_for_the_table_ends_when_the_application_has_made_it(world):

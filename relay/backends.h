@@ -79,6 +79,7 @@ struct PublisherSettings {
   std::string bearer_token_file;
   std::string signing_key_file;
   std::map<std::string, std::string> headers;
+  std::map<std::string, std::string> header_files;  // a header's name -> the file with its value
   TlsSettings tls;
 };
 

@@ -157,12 +157,12 @@ class BrokerWalk {
   }
 
   // The head of the answer; empty if there is none.
-  std::string exchange(const std::string& method, const std::string& authorization) {
+  std::string exchange(const std::string& method, const std::vector<Header>& from_files) {
     if (!connection_.is_open() && !connection_.open()) return {};
     std::string request =
         fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 0\r\n",
                     method, endpoint_.path, endpoint_.query, endpoint_.authority);
-    if (!authorization.empty()) request += fmt::format("Authorization: {}\r\n", authorization);
+    for (const auto& [name, value] : from_files) request += fmt::format("{}: {}\r\n", name, value);
     for (const auto& [name, value] : settings_.headers) {
       request += fmt::format("{}: {}\r\n", name, value);
     }
@@ -190,12 +190,12 @@ class BrokerWalk {
       return;
     }
     std::string method = "OPTIONS";
-    std::string head = exchange(method, credentials.authorization());
+    std::string head = exchange(method, credentials.headers());
     const std::optional<int> first = status_of(head);
     if (first == 405 || first == 501) {
       method = "HEAD";
       connection_.begin_attempt(deadline());
-      head = exchange(method, credentials.authorization());
+      head = exchange(method, credentials.headers());
     }
     const std::optional<int> status = status_of(head);
     if (!status) return no_answer(head);

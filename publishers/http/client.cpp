@@ -114,8 +114,8 @@ httplib::Request HttpClient::to_library(const HttpRequest& request) {
   for (const Header& header : request.headers) {
     library_request.headers.emplace(header.name, header.value);
   }
-  if (!credentials_.authorization().empty()) {
-    library_request.headers.emplace("Authorization", credentials_.authorization());
+  for (const Header& header : credentials_.headers()) {
+    library_request.headers.emplace(header.name, header.value);
   }
   // Lent rather than given: the library copies a request once more while it sends it. And lent
   // once, so that no version of it can send the event a second time on a connection of its own

@@ -7,21 +7,49 @@
 
 namespace outbox {
 
+namespace {
+
+std::vector<std::string> files_of(const PublisherSettings& settings) {
+  std::vector<std::string> files = {settings.password_file, settings.bearer_token_file};
+  for (const auto& [name, file] : settings.header_files) files.push_back(file);
+  return files;
+}
+
+}  // namespace
+
 Credentials::Credentials(const PublisherSettings& settings)
     : username_(settings.username),
       password_file_(settings.password_file),
       bearer_token_file_(settings.bearer_token_file),
-      files_({settings.password_file, settings.bearer_token_file}) {}
+      header_files_(settings.header_files),
+      files_(files_of(settings)) {}
 
 std::string Credentials::refresh(bool rejected) {
-  const std::string& path = password_file_.empty() ? bearer_token_file_ : password_file_;
-  if (path.empty() || (!files_.changed() && !rejected)) return {};
-  Secret secret = read_secret(path);
-  if (!secret.error.empty())
-    return authorization_.empty() ? std::move(secret.error) : std::string{};
+  const bool any = !password_file_.empty() || !bearer_token_file_.empty() || !header_files_.empty();
+  if (!any || (!files_.changed() && !rejected)) return {};
+  std::vector<Header> fresh;
+  std::string error = read(fresh);
+  if (!error.empty()) return headers_.empty() ? std::move(error) : std::string{};
   files_.accept();
-  authorization_ = password_file_.empty() ? "Bearer " + secret.text
-                                          : "Basic " + base64(username_ + ":" + secret.text);
+  headers_ = std::move(fresh);
+  return {};
+}
+
+// An error if one of the files can't be used: then none is.
+std::string Credentials::read(std::vector<Header>& headers) const {
+  const std::string& path = password_file_.empty() ? bearer_token_file_ : password_file_;
+  if (!path.empty()) {
+    Secret secret = read_secret(path);
+    if (!secret.error.empty()) return std::move(secret.error);
+    headers.push_back({"Authorization", password_file_.empty()
+                                            ? "Bearer " + secret.text
+                                            : "Basic " + base64(username_ + ":" + secret.text)});
+  }
+  for (const auto& [name, file] : header_files_) {
+    Secret secret = read_secret(file);
+    if (!secret.error.empty()) return std::move(secret.error);
+    headers.push_back({name, std::move(secret.text)});
+  }
   return {};
 }
 

@@ -37,6 +37,13 @@ RequestBuilder::RequestBuilder(const PublisherSettings& settings, const Endpoint
     configured_.push_back({name, value});
     configured_names_.push_back(to_lower(name));
   }
+  for (const auto& [name, file] : settings.header_files) {
+    configured_names_.push_back(to_lower(name));
+  }
+}
+
+bool RequestBuilder::is_configured(std::string_view lower_name) const {
+  return std::ranges::find(configured_names_, lower_name) != configured_names_.end();
 }
 
 RequestBuilder::Envelope RequestBuilder::envelope_of(const PublisherSettings& settings) {
@@ -61,7 +68,7 @@ std::string RequestBuilder::defect(const Message& message) const {
 void RequestBuilder::add_attributes(const Message& message, std::vector<Header>& headers) const {
   for (Header& attribute : cloud_event_attributes(message, source_)) {
     if (attribute.name == "traceparent" && !has_header(message.headers, "traceparent") &&
-        !has_header(configured_, "traceparent")) {
+        !is_configured("traceparent")) {
       headers.push_back({"traceparent", attribute.value});
     }
     if (envelope_ == Envelope::structured) continue;
@@ -90,7 +97,7 @@ HttpRequest RequestBuilder::build(const Publication& publication) const {
   if (envelope_ != Envelope::raw) add_attributes(message, headers);
   headers.insert(headers.end(), configured_.begin(), configured_.end());
   headers.insert(headers.end(), message.headers.begin(), message.headers.end());
-  if (!has_header(message.headers, "user-agent") && !has_header(configured_, "user-agent")) {
+  if (!has_header(message.headers, "user-agent") && !is_configured("user-agent")) {
     headers.push_back({"User-Agent", "outbox-relay"});
   }
   return request;

@@ -43,6 +43,7 @@ class RequestBuilder {
 
   static Envelope envelope_of(const PublisherSettings& settings);
   std::string defect(const Message& message) const;
+  bool is_configured(std::string_view lower_name) const;
   void add_attributes(const Message& message, std::vector<Header>& headers) const;
 
   const Endpoint& endpoint_;
@@ -50,7 +51,7 @@ class RequestBuilder {
   const bool signed_;
   const std::string source_;
   std::vector<Header> configured_;
-  std::vector<std::string> configured_names_;  // lower case
+  std::vector<std::string> configured_names_;  // lower case; with those that have files
 };
 
 }  // namespace outbox

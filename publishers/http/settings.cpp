@@ -2,6 +2,8 @@
 
 #include <set>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "publishers/http/broker_test.h"
 #include "publishers/http/http_publisher.h"
@@ -88,7 +90,14 @@ std::string header_defect(const PublisherSettings& settings, const std::string& 
 std::string headers_defect(const PublisherSettings& settings) {
   std::set<std::string> names;
   std::size_t bytes = 0;
-  for (const auto& [name, value] : settings.headers) {
+  std::vector<Header> headers;
+  for (const auto& [name, value] : settings.headers) headers.push_back({name, value});
+  for (const auto& [name, file] : settings.header_files) {
+    Secret secret = read_secret(file);
+    if (!secret.error.empty()) return fmt::format("headerFiles: {}: {}", name, secret.error);
+    headers.push_back({name, std::move(secret.text)});
+  }
+  for (const auto& [name, value] : headers) {
     if (std::string defect = header_defect(settings, name, value); !defect.empty()) return defect;
     if (!names.insert(to_lower(name)).second) {
       return fmt::format("headers: {} appears twice; upper and lower case make no difference",

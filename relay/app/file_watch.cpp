@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 
@@ -28,17 +29,21 @@ std::string folder_of(const fs::path& file) {
 }  // namespace
 
 FileWatch::FileWatch(std::string path)
-    : path_(std::move(path)), watch_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    : path_(std::move(path)),
+      watch_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
+      error_(watch_.get() < 0 ? std::strerror(errno) : "") {
   watch_folders();
 }
 
 void FileWatch::watch_folders() {
   if (watch_.get() < 0) return;
+  error_.clear();
   const fs::path file(path_);
   names_ = {file.filename().string(), kKubernetesLink};
-  // A folder that is watched already stays so; one that can't be is not worth more than silence:
-  // the file may not be there yet, and SIGHUP works in any case.
-  inotify_add_watch(watch_.get(), folder_of(file).c_str(), kEvents);
+  // A folder that is watched already stays so.
+  if (inotify_add_watch(watch_.get(), folder_of(file).c_str(), kEvents) < 0) {
+    error_ = std::strerror(errno);
+  }
   std::error_code error;
   const auto target = fs::canonical(file, error);
   if (error) return;

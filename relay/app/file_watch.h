@@ -17,6 +17,8 @@ class FileWatch {
 
   // To be polled; -1 when nothing can be watched.
   int descriptor() const { return watch_.get(); }
+  // Why the file's folder can't be watched; empty if it is.
+  const std::string& error() const { return error_; }
   // Reads what has happened. True if the file may have changed.
   bool take_events();
 
@@ -25,6 +27,7 @@ class FileWatch {
 
   const std::string path_;
   const OwnedFd watch_;
+  std::string error_;
   std::vector<std::string> names_;  // whose changes matter
 };
 

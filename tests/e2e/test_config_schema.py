@@ -114,7 +114,7 @@ def test_what_is_wrong_in_its_kind_is_refused_by_the_schema_too(validator, path)
 
 
 # Values by the way they are written; some fit a kind of setting, some don't.
-VALUES = [0, 1, 7, 100, 0.5, 2.0, -1, True, False, None, "", "7", "30s", "1h30m", "never", "64MiB",
+VALUES = [0, 1, 7, 100, 0.5, 2.5, -1, True, False, None, "", "7", "30s", "1h30m", "never", "64MiB",
           "none", "key", "full", "text", "debug", "0.0.0.0:80", "[::1]:80", "${NO_SUCH:-30s}",
           "$$", [], ["a"], ["1s", "2m"], [1], [None], {}, {"a": "b"}, {"a": 1}, {"a": None},
           {"a": []}, [{"match": {"eventType": "a.*"}, "destination": "x"}], [{"match": {"a": "b"}}],

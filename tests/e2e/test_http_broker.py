@@ -90,3 +90,27 @@ def test_the_raw_envelope_sends_the_payload_and_the_rows_headers_only(world):
     assert fields["x-mine"] == "1" and fields["content-type"] == "text/plain"
     assert fields["idempotency-key"] == row_id
     assert not any(name.startswith("ce-") for name in fields)
+
+
+def test_a_header_whose_value_stands_in_a_file_follows_the_file_and_is_never_shown(world):
+    outbox, receiver = world.outbox(), world.receiver()
+    key = os.path.join(world.folder, "api-key")
+
+    def renew(text):
+        with open(key + ".new", "w", encoding="ascii") as file:
+            file.write(text + "\n")
+        os.rename(key + ".new", key)
+
+    renew("first-secret")
+    relay = world.relay(outbox, receiver, {
+        "brokers": {"main": {"headerFiles": {"X-Api-Key": key}, "headers": {"X-Tenant": "acme"}}}})
+    receiver.wait_for_ids([outbox.insert()], 10)
+    renew("second-secret")
+    receiver.wait_for_ids([outbox.insert()], 10)
+    sent = [headers_of(request) for request in receiver.requests()]
+    assert [fields["x-api-key"] for fields in sent] == ["first-secret", "second-secret"]
+    assert sent[0]["x-tenant"] == "acme"
+    refused = outbox.insert(headers='{"x-api-key": "mine"}')
+    until(lambda: outbox.row(refused)["status"] == "DeadLettered", 10,
+          lambda: f"{outbox.row(refused)}")
+    assert "secret" not in relay.log_text() + relay.metrics().text

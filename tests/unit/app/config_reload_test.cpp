@@ -279,6 +279,24 @@ TEST_CASE("what a linked file holds elsewhere is watched, too") {
 TEST_CASE("a folder that is not there is not watched, and no error") {
   FileWatch watch("/no/such/folder/relay.yaml");
   CHECK_FALSE(watch.take_events());
+  CHECK(watch.error() == "No such file or directory");
+  CHECK(FileWatch("/tmp/relay.yaml").error().empty());
+}
+
+TEST_CASE("a secret's file is named by the configuration, not held by it") {
+  const TemporaryFile secret("hunter2");
+  const auto load = [&] {
+    return config_of("store: {url: 'sqlite:a'}\nbrokers: {main: {url: 'null:', passwordFile: '" +
+                     secret.path() + "', username: u}}\n");
+  };
+  const auto before = load();
+  REQUIRE(before.usable());
+  CHECK(before.settings.publisher.password_file == secret.path());
+  for (const auto& value : before.values) CHECK(value.text.find("hunter2") == std::string::npos);
+  std::ofstream(secret.path()) << "another";
+  const auto after = load();
+  CHECK(digest_of(after) == digest_of(before));
+  CHECK(take_over(before, after).restarting.empty());
 }
 
 TEST_CASE("the log takes another level and format while it is used") {

@@ -20,6 +20,25 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
+TEST_CASE("headers in files are checked like those in the configuration") {
+  const TemporaryFile secret("a-key\n");
+  const TemporaryFile two_lines("a\nb\n");
+  const auto error_of = [](std::map<std::string, std::string> files,
+                           std::map<std::string, std::string> headers) {
+    auto settings = good_settings();
+    settings.header_files = std::move(files);
+    settings.headers = std::move(headers);
+    return check_http_settings(settings);
+  };
+  CHECK(error_of({{"X-Api-Key", secret.path()}}, {{"X-Tenant", "acme"}}) == "");
+  CHECK(
+      contains(error_of({{"X-Api-Key", "/no/such/file"}}, {}), "headerFiles: X-Api-Key: the file"));
+  CHECK(contains(error_of({{"X-Api-Key", two_lines.path()}}, {}), "one line"));
+  CHECK(contains(error_of({{"x-key", secret.path()}}, {{"X-Key", "1"}}), "appears twice"));
+  CHECK(contains(error_of({{"Content-Type", secret.path()}}, {}), "is set by the relay"));
+  CHECK(contains(error_of({{"X Key", secret.path()}}, {}), "is not a header name"));
+}
+
 TEST_CASE("a url is taken apart") {
   const auto endpoint = [](const std::string& url) {
     const ParsedEndpoint parsed = parse_endpoint(url);

@@ -80,7 +80,8 @@ std::string add_private_key(std::string bytes, std::vector<SigningKey>& keys) {
 // Adds the key that stands on a line; why there is none, as a clause.
 std::string add_key(std::string_view line, std::vector<SigningKey>& keys) {
   if (line.starts_with(kPublicPrefix)) {
-    return "this is a public key, which is for receivers; the relay needs the private one (whsk_...)";
+    return "this is a public key, which is for receivers; the relay needs the private one "
+           "(whsk_...)";
   }
   const bool hmac = line.starts_with(kHmacPrefix);
   if (!hmac && !line.starts_with(kPrivatePrefix)) {

@@ -32,7 +32,7 @@ ConfigReloader::ConfigReloader(const Config& config, Parts parts, Apply apply)
 }
 
 void ConfigReloader::on_readable() {
-  if (watch_.take_events()) due_ = parts_.clock.now() + kQuiet;
+  if (watch_.take_events() && !due_) due_ = parts_.clock.now() + kQuiet;
 }
 
 std::optional<Duration> ConfigReloader::wait() const {

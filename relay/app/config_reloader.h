@@ -25,7 +25,8 @@ class ConfigReloader {
   // Takes over settings that apply at once.
   using Apply = std::function<void(const Settings&)>;
 
-  // Changes within this time of each other are read together: a file may be replaced in steps.
+  // What changes within this time of the first change is read with it: a file may be replaced in
+  // steps.
   static constexpr Duration kQuiet = std::chrono::milliseconds{200};
 
   // What the parts refer to outlives it.

@@ -227,6 +227,17 @@ TEST_CASE_FIXTURE(ReloaderFixture, "the same file again is no news, unless someb
   CHECK(said("nothing to take over"));
 }
 
+TEST_CASE_FIXTURE(ReloaderFixture, "a file that changes all the while is read all the same") {
+  const auto end = clock.now() + seconds{20};
+  for (int size = 1; applied.empty() && clock.now() < end; ++size) {
+    write(std::string(kMinimal) + "relay: {batchSize: " + std::to_string(size % 90 + 1) + "}\n");
+    reloader->on_readable();
+    reloader->on_time();
+    usleep(1000);
+  }
+  CHECK_FALSE(applied.empty());
+}
+
 TEST_CASE_FIXTURE(ReloaderFixture, "another file in the folder is no reason to read") {
   std::ofstream(folder + "/app.db") << "x";
   reloader->on_readable();

@@ -55,7 +55,7 @@ void ConfigReloader::read_again(bool asked) {
   const bool mended = std::exchange(refused_, false);
   const bool news = asked || mended || !change.applied.empty() || !change.restarting.empty();
   in_force_ = std::move(change.in_force);
-  apply_(in_force_.settings);
+  if (!change.applied.empty()) apply_(in_force_.settings);
   parts_.metrics.on_config_reloaded(digest_of(in_force_));
   if (!news) return;
   tell(change);

@@ -225,6 +225,7 @@ TEST_CASE_FIXTURE(ReloaderFixture, "the same file again is no news, unless someb
   CHECK_FALSE(comes_round(ConfigReloader::kQuiet + milliseconds{300}));
   reloader->reload();
   CHECK(said("nothing to take over"));
+  CHECK(applied.empty());
 }
 
 TEST_CASE_FIXTURE(ReloaderFixture, "a file that changes all the while is read all the same") {

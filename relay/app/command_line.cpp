@@ -182,12 +182,11 @@ class CommandLine {
 
   void add_print_config() {
     auto* command = add_command(app_, "print-config", "Print all settings, secrets hidden");
-    auto* sources = command->add_flag("--sources", print_.sources, "and where each comes from");
-    auto* defaults =
-        command->add_flag("--defaults", print_.defaults, "not those in force but the defaults");
+    auto* sources = command->add_flag("--sources", print_.sources, "say where each comes from");
+    auto* defaults = command->add_flag("--defaults", print_.defaults, "print the defaults instead");
     auto* schema = command->add_flag("--schema", print_.schema,
-                                     "instead, a JSON Schema of the configuration file");
-    command->add_flag("--digest", print_.digest, "instead, the digest that metrics and log tell")
+                                     "print a JSON Schema of the configuration file instead");
+    command->add_flag("--digest", print_.digest, "print only the digest that metrics and log tell")
         ->excludes(schema, defaults, sources);
     schema->excludes(sources, defaults);
     on_chosen(command, {.valid = false},

@@ -3,7 +3,7 @@ _outbox_relay() {
   local word=${COMP_WORDS[COMP_CWORD]} command='' skip='' flag='' setting='' each next
   local -i at last=COMP_CWORD
   COMPREPLY=()
-  if [ "$word" = '=' ]; then word=''; else last=last-1; fi
+  if [ "$word" = '=' ]; then word=''; else last=$((last - 1)); fi
   for ((at = 1; at <= last; at++)); do
     each=${COMP_WORDS[at]}
     if [ "$each" = ':' ] || [ "$each" = '=' ]; then

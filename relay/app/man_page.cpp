@@ -33,6 +33,15 @@ std::string plain(const std::string& text) {
 std::string bold(const std::string& text) { return "\\fB" + plain(text) + "\\fR"; }
 std::string italic(const std::string& text) { return "\\fI" + plain(text) + "\\fR"; }
 
+// A flag's help is no sentence by itself.
+std::string sentence(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') {
+    text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  }
+  while (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
 std::string flag_heading(const CommandFlag& flag) {
   if (flag.positional) return italic(flag.names.front());
   std::string text;
@@ -41,7 +50,7 @@ std::string flag_heading(const CommandFlag& flag) {
 }
 
 std::string flag_entry(const CommandFlag& flag) {
-  std::string text = fmt::format(".TP\n{}\n{}", flag_heading(flag), plain(flag.help));
+  std::string text = fmt::format(".TP\n{}\n{}", flag_heading(flag), plain(sentence(flag.help)));
   for (std::size_t index = 0; index < flag.choices.size(); ++index) {
     text += (index == 0 ? "; one of " : ", ") + bold(flag.choices[index]);
   }
@@ -49,7 +58,7 @@ std::string flag_entry(const CommandFlag& flag) {
 }
 
 std::string command_section(const CommandNode& node) {
-  std::string text = fmt::format(".SS {}\n{}.\n", plain(node.path), plain(node.help));
+  std::string text = fmt::format(".SS {}\n{}.\n", plain(node.path), plain(sentence(node.help)));
   for (const auto& flag : node.flags) {
     // Those of the program itself stand above.
     const bool help = flag.names.back() == "--help" || flag.names.back() == "--help-all";

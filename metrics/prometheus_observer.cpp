@@ -25,7 +25,10 @@ void PrometheusObserver::on_turn(const TurnReport& turn) {
   const bool committed = turn.status == TurnStatus::committed;
   series_.store_up.Set(committed ? 1 : 0);
   if (!committed) series_.store_faults[StoreOperation::turn].Increment();
-  if (committed) series_.last_poll_success.Set(unix_seconds_of(wall_clock_()));
+  if (committed) {
+    series_.last_poll_success.Set(unix_seconds_of(wall_clock_()));
+    series_.paused.Set(turn.paused ? 1 : 0);
+  }
   // A turn that failed says nothing: the next one may work. An unusable outbox is not worked on.
   if (committed || turn.status == TurnStatus::unusable) {
     const std::lock_guard lock(mutex_);

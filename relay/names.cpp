@@ -1,5 +1,6 @@
 #include "relay/message.h"
 #include "relay/observer.h"
+#include "relay/outbox_desk.h"
 
 namespace outbox {
 
@@ -23,6 +24,22 @@ const char* name_of(FailureKind kind) {
       return "held";
   }
   return "none";
+}
+
+const char* name_of(MessageState state) {
+  switch (state) {
+    case MessageState::pending:
+      return "pending";
+    case MessageState::failed:
+      return "failed";
+    case MessageState::processed:
+      return "processed";
+    case MessageState::dead_lettered:
+      return "dead_lettered";
+    case MessageState::unknown:
+      return "unknown";
+  }
+  return "unknown";
 }
 
 const char* name_of(DeadReason reason) {

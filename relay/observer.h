@@ -32,6 +32,7 @@ struct TurnReport {
   std::string_view isolated_error;
   std::size_t taken_over = 0;
   std::size_t held_after = 0;  // leases that this relay holds now
+  bool paused = false;         // by an operator; known after a committed turn only
 };
 
 // One publish that came to an end.

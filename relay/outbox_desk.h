@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -39,6 +40,73 @@ struct DeadLetter {
   std::string occurred_on;
 };
 
+// A dead letter with all that is needed to send it by other means.
+struct ExportedLetter {
+  DeadLetter letter;
+  std::string destination;
+  std::string content_type;
+  std::string traceparent;
+  std::string headers;  // as the application wrote them
+  std::string payload;
+};
+
+// What a row is, whatever its table calls it.
+enum class MessageState { pending, failed, processed, dead_lettered, unknown };
+
+const char* name_of(MessageState state);
+
+// Which rows are meant; an empty member means any.
+struct MessageFilter {
+  std::vector<std::string> ids;
+  std::string event_type;
+  std::optional<std::string> ordering_key;
+  std::optional<MessageState> state;
+  bool leased = false;  // only leased ones
+  std::string since;    // occurred then or later; RFC 3339
+  std::string until;    // occurred earlier than that
+  bool oldest_first = false;
+  std::size_t limit = 100;
+};
+
+struct MessageSummary {
+  std::string id;
+  std::string event_type;
+  std::string ordering_key;
+  MessageState state = MessageState::unknown;
+  bool leased = false;
+  std::uint32_t attempts = 0;  // failed ones
+  std::string last_error;
+  std::string occurred_on;
+};
+
+// One attempt to publish, as the relay recorded it (audit.attempts).
+struct AttemptRecord {
+  std::string at;
+  std::string outcome;
+  std::string reason;
+};
+
+// What was done to a row by an operator, or what became of it.
+struct AuditRecord {
+  std::string at;
+  std::string action;
+  std::string reason;
+};
+
+// A value of a row by its column's name; nothing stands for NULL.
+using NamedValue = std::pair<std::string, std::optional<std::string>>;
+
+struct MessageDetail {
+  MessageSummary summary;
+  std::vector<NamedValue> columns;  // of the outbox, without the payload
+  std::vector<NamedValue> beside;   // what the relay keeps beside the row
+  std::string headers;              // as the application wrote them
+  std::uint64_t payload_size = 0;
+  std::optional<std::string> payload;  // if asked for; its beginning when it is longer than that
+  std::vector<AttemptRecord> attempts;
+  std::vector<AuditRecord> audit;
+};
+
 // Either a value or a sentence that says what went wrong, where, and what to do.
 template <class Value>
 struct Answer {
@@ -47,22 +115,49 @@ struct Answer {
   bool ok() const { return error.empty(); }
 };
 
-// Implemented by a database adapter. Not thread-safe: one desk, one thread. Nothing throws.
+// Told after each chunk how many rows are done. False: stop here.
+using Progress = std::function<bool(std::uint64_t)>;
+
+// Implemented by a database adapter. Not thread-safe: one desk, one thread. Nothing throws, but for
+// what a callback throws.
 class OutboxDesk {
  public:
   virtual ~OutboxDesk() = default;
 
   virtual Answer<Backlog> backlog() = 0;
+
+  virtual Answer<std::vector<MessageSummary>> messages(const MessageFilter& filter) = 0;
+
+  // The rows with that id: one, or none; several in a table that allows it. At most `payload_max`
+  // bytes of each payload are loaded, none if it is 0.
+  virtual Answer<std::vector<MessageDetail>> message(const std::string& id,
+                                                     std::uint64_t payload_max) = 0;
+
   virtual Answer<std::vector<DeadLetter>> dead_letters(const DeadLetterFilter& filter) = 0;
+
+  // Hands out the matching dead letters one by one, in the order of the table, and reads no more of
+  // them at once than memory allows. `take` returns false to stop. Returns how many it took.
+  virtual Answer<std::uint64_t> export_dead_letters(
+      const DeadLetterFilter& filter, const std::function<bool(const ExportedLetter&)>& take) = 0;
 
   // Moves the matching dead letters back to Pending as a new generation and records each in the
   // audit table with the reason. Works in chunks; returns how many were moved.
-  virtual Answer<std::uint64_t> redrive(const DeadLetterFilter& filter,
-                                        const std::string& reason) = 0;
+  virtual Answer<std::uint64_t> redrive(const DeadLetterFilter& filter, const std::string& reason,
+                                        const Progress& progress) = 0;
+
+  // Deletes the matching dead letters with all that is noted beside them, and records each in the
+  // audit table with the reason. Never a row that is no dead letter. Works in chunks; returns how
+  // many were deleted.
+  virtual Answer<std::uint64_t> discard(const DeadLetterFilter& filter, const std::string& reason,
+                                        const Progress& progress) = 0;
 
   // Isolates the broker's circuit until it is let go; recorded with its reason in
   // outbox_relay_brokers, read by every relay of this outbox with its next turn.
   virtual Answer<bool> hold_circuit(bool hold, const std::string& reason) = 0;
+
+  // The same for leasing as a whole: a paused relay leases nothing and settles what it holds.
+  // Returns whether that changed anything.
+  virtual Answer<bool> pause(bool paused, const std::string& reason) = 0;
 };
 
 }  // namespace outbox

@@ -105,7 +105,10 @@ void Relay::abandon() {
   release_waiting();
 }
 
-bool Relay::drained() const { return stopping_ && nothing_due_ && holding() == 0 && !pending_; }
+bool Relay::drained() const {
+  // A paused outbox is not drained any further: what is due stays for after the pause.
+  return stopping_ && (nothing_due_ || paused_) && holding() == 0 && !pending_;
+}
 
 RelayStatus Relay::status() const {
   RelayStatus status;
@@ -119,6 +122,7 @@ RelayStatus Relay::status() const {
   status.store_usable = last_turn_ == TurnStatus::committed || last_turn_ == TurnStatus::busy;
   status.store_error = store_error_;
   status.stopping = stopping_;
+  status.paused = paused_;
   status.held_destinations = destinations_.held();
   return status;
 }
@@ -230,12 +234,14 @@ void Relay::tell_observer(const Held& held, const Receipt& receipt, const Settle
 
 // ---- Rows that are not sent -------------------------------------------------------------------
 
-// Gives up what must not be sent: rows whose leases may have ended, rows that an open circuit or a
-// throttling broker holds back.
+// Gives up what must not be sent: rows whose leases may have ended, rows that an open circuit, a
+// throttling broker or an operator's pause holds back.
 void Relay::shed(Time now) {
   if (trust_until_ && now >= *trust_until_) end_era();
   if (window_.ready() == 0) return;
-  if (breaker_.state() != CircuitState::closed) {
+  if (paused_) {
+    release_waiting();
+  } else if (breaker_.state() != CircuitState::closed) {
     if (breaker_.allowance(now, 1) == 0) short_circuit_waiting();
   } else if (now < throttled_until_) {
     release_waiting();

@@ -65,6 +65,7 @@ struct RelayStatus {
   bool store_usable = false;  // the last turn was committed, or merely busy
   std::string store_error;    // why not
   bool stopping = false;
+  bool paused = false;  // by an operator: nothing is leased
   std::vector<DestinationChange> held_destinations;
 };
 
@@ -220,6 +221,7 @@ class Relay {
   std::deque<std::uint64_t> incidents_;  // lost connections that the breaker has heard of
   Time submit_not_before_{};             // the publisher was full
 
+  bool paused_ = false;  // by an operator, as of the last turn
   bool stopping_ = false;
   bool nothing_due_ = false;  // while stopping: the last look found no row
   bool abandoned_ = false;

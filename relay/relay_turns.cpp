@@ -67,7 +67,7 @@ bool Relay::is_paced(Time now) {
 std::size_t Relay::lease_limit(Time now) {
   // What this turn settles is no longer held when it leases.
   const std::size_t held = window_.size() + (pending_ ? verdicts_.size() : 0);
-  if (nothing_due_ || window_.holds_loner()) return 0;
+  if (nothing_due_ || paused_ || window_.holds_loner()) return 0;
   if (breaker_.state() == CircuitState::isolated || is_paced(now)) return 0;
   if (wants_solitude_ && held > 0) return 0;
   if (window_.bytes() >= options_.in_flight_bytes_max) return 0;
@@ -152,11 +152,15 @@ void Relay::turn_committed(const Turn& turn, Time before, Time after) {
   schedule_look(turn, after);
 }
 
-// An isolation stands in the database, so that it holds for every relay and across restarts.
+// An isolation or a pause stands in the database, so that it holds for every relay and across
+// restarts. Both let what travels come to its end.
 void Relay::obey_operator(const Turn& turn, Time now) {
   const bool isolated = breaker_.state() == CircuitState::isolated;
   if (turn.circuit_held && !isolated) breaker_.isolate(now);
   if (!turn.circuit_held && isolated) breaker_.close(now);
+  if (turn.paused && !paused_) publisher_.recall();
+  if (!turn.paused && paused_) look_now_ = true;
+  paused_ = turn.paused;
 }
 
 void Relay::turn_failed(const Turn& turn, Time after) {
@@ -233,6 +237,7 @@ void Relay::report_turn(const Turn& turn, Duration took) {
   report.taken_over = turn.taken_over;
   if (turn.status == TurnStatus::committed) {
     report.settled = pending_->settlements.size();
+    report.paused = turn.paused;
     report.held_after = window_.size() + verdicts_.size();
     report_burials(turn);
   } else {

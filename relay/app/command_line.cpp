@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 
+#include "relay/app/command_line_desk.h"
 #include "relay/app/command_line_operations.h"
 #include "relay/app/commands.h"
 #include "relay/app/completion.h"
@@ -84,6 +85,7 @@ class CommandLine {
   explicit CommandLine(const Backends& backends)
       : backends_(backends),
         operations_(backends),
+        desk_(backends),
         app_("Relays messages from a database's outbox table to a message broker.",
              "outbox-relay") {
     app_.set_help_all_flag("--help-all", "Help for all commands");
@@ -95,8 +97,8 @@ class CommandLine {
     add_validate();
     add_print_config();
     add_healthcheck();
-    add_dead_letters();
     operations_.add_to(app_, operations_registry());
+    desk_.add_to(app_, desk_registry());
     add_broker();
     add_demo();
     add_completion();
@@ -152,6 +154,14 @@ class CommandLine {
                 }};
   }
 
+  DeskCommands::Registry desk_registry() {
+    return {
+        .add = [this](CLI::App& parent, const char* name,
+                      const char* help) { return add_command(parent, name, help); },
+        .on_chosen = [this](CLI::App* command,
+                            const Action& action) { on_chosen(command, {.store = true}, action); }};
+  }
+
   static int tell(const std::vector<Problem>& problems) {
     std::fputs(("outbox-relay: " + describe(problems)).c_str(), stderr);
     return kBadConfiguration;
@@ -202,63 +212,6 @@ class CommandLine {
         ->transform(CLI::Transformer(kinds));
     on_chosen(command, {.valid = false},
               [this](const Config& config) { return healthcheck(config, probe_); });
-  }
-
-  void add_dead_letters() {
-    auto* group = app_.add_subcommand("dead-letters", "See and redrive dead letters");
-    group->require_subcommand(1);
-    auto* list = add_command(*group, "list", "List dead letters");
-    add_dead_letter_flags(*list);
-    list->add_option("--reason,--dead-reason", letters_.filter.reason, "only this reason")
-        ->type_name("REASON")
-        ->check(CLI::IsMember(reasons()));
-    on_chosen(list, {.store = true}, [this](const Config& config) {
-      return list_dead_letters(config, backends_, letters_);
-    });
-
-    auto* redrive = add_command(*group, "redrive", "Give dead letters another life");
-    add_dead_letter_flags(*redrive);
-    redrive->add_option("--dead-reason", letters_.filter.reason, "only this reason of death")
-        ->type_name("REASON")
-        ->check(CLI::IsMember(reasons()));
-    redrive->add_option("--reason", letters_.reason, "why, for the audit table")->type_name("TEXT");
-    redrive->add_flag("--dry-run", letters_.dry_run, "only show what would be redriven");
-    redrive->add_flag("--yes", letters_.yes, "don't ask; needed without a terminal");
-    on_chosen(redrive, {.store = true}, [this](const Config& config) {
-      return redrive_dead_letters(config, backends_, letters_);
-    });
-  }
-
-  void add_dead_letter_flags(CLI::App& command) {
-    const std::map<std::string, OutputFormat> formats = {{"table", OutputFormat::table},
-                                                         {"json", OutputFormat::json},
-                                                         {"jsonl", OutputFormat::jsonl}};
-    command.add_option("ID", letters_.filter.ids, "only these ids");
-    command.add_option("--id", ids_, "only this id; may be repeated")
-        ->type_name("ID")
-        ->allow_extra_args(false);
-    command.add_option("--event-type", letters_.filter.event_type, "only this event type")
-        ->type_name("TYPE");
-    command.add_option("--limit", letters_.filter.limit, "at most so many (default: 1000)")
-        ->type_name("N")
-        ->check(CLI::Range(1, 1'000'000));
-    command.add_option("-o,--output", letters_.output, "table (default), json or jsonl")
-        ->type_name("FORMAT")
-        ->transform(CLI::Transformer(formats));
-    command.parse_complete_callback([this] {
-      auto& ids = letters_.filter.ids;
-      ids.insert(ids.end(), ids_.begin(), ids_.end());
-    });
-  }
-
-  static std::vector<std::string> reasons() {
-    std::vector<std::string> names;
-    for (const auto reason :
-         {DeadReason::attempts_exhausted, DeadReason::permanent, DeadReason::oversized,
-          DeadReason::invalid_row, DeadReason::misconfigured, DeadReason::crashed}) {
-      names.emplace_back(name_of(reason));
-    }
-    return names;
   }
 
   void add_broker() {
@@ -344,14 +297,13 @@ class CommandLine {
 
   const Backends& backends_;
   OperationsCommands operations_;
+  DeskCommands desk_;
   CLI::App app_;
   std::function<int()> action_;
   CommonFlags before_;  // given before the command
   CommonFlags after_;   // given after it
   InitOptions init_;
   Probe probe_ = Probe::live;
-  DeadLetterOptions letters_;
-  std::vector<std::string> ids_;
   std::string broker_reason_;
   DemoOptions demo_;
   PrintConfigOptions print_;

@@ -21,10 +21,19 @@ enum class OutputFormat { table, json, jsonl };
 struct DeadLetterOptions {
   DeadLetterFilter filter;
   OutputFormat output = OutputFormat::table;
-  // Redrive only.
+  // Redrive and discard.
   bool dry_run = false;
   bool yes = false;
   std::string reason;  // goes to the audit table
+  bool all = false;    // discard without a filter
+  std::string file;    // export; empty: stdout
+};
+
+struct MessageOptions {
+  MessageFilter filter;  // find
+  std::string id;        // show
+  bool payload = false;
+  OutputFormat output = OutputFormat::table;
 };
 
 // Relays until a signal comes.
@@ -54,6 +63,20 @@ int list_dead_letters(const Config& config, const Backends& backends,
                       const DeadLetterOptions& options);
 int redrive_dead_letters(const Config& config, const Backends& backends,
                          const DeadLetterOptions& options);
+
+int discard_dead_letters(const Config& config, const Backends& backends,
+                         const DeadLetterOptions& options);
+int export_dead_letters(const Config& config, const Backends& backends,
+                        const DeadLetterOptions& options);
+
+int find_messages(const Config& config, const Backends& backends, const MessageOptions& options);
+int show_message(const Config& config, const Backends& backends, const MessageOptions& options);
+int show_dead_letter(const Config& config, const Backends& backends,
+                     const MessageOptions& options);
+
+// Keeps every relay of this outbox from leasing, or lets them go on.
+int pause_relays(const Config& config, const Backends& backends, bool paused,
+                 const std::string& reason);
 
 // Holds the broker's circuit open for every relay of this outbox, or lets it go.
 int hold_circuit(const Config& config, const Backends& backends, bool hold,

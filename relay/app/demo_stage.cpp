@@ -154,7 +154,7 @@ void DemoStage::read_log() {
 
 std::uint64_t DemoStage::redrive() {
   receiver_.accept_all();
-  const auto moved = outbox_.desk().redrive({}, "demonstration: the receiver was mended");
+  const auto moved = outbox_.desk().redrive({}, "demonstration: the receiver was mended", {});
   if (!moved.ok()) throw std::runtime_error("redrive: " + moved.error);
   return moved.value;
 }

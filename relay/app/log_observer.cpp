@@ -65,6 +65,7 @@ LogObserver::LogObserver(Log& log, const Clock& clock, std::string broker)
 void LogObserver::on_turn(const TurnReport& turn) {
   const Time now = clock_.now();
   tell_store(turn);
+  tell_pause(turn);
   if (turn.isolated > 0) {
     const std::string error(turn.isolated_error);
     const auto suppressed = store_errors_.admit(now, "isolated " + fingerprint_of(error), error);
@@ -101,6 +102,16 @@ void LogObserver::tell_store(const TurnReport& turn) {
   log_.write(level, "store not usable: nothing is leased", {&field, 1});
   store_usable_ = false;
   store_fingerprint_ = std::move(fingerprint);
+}
+
+void LogObserver::tell_pause(const TurnReport& turn) {
+  if (turn.status != TurnStatus::committed || turn.paused == paused_) return;
+  paused_ = turn.paused;
+  if (paused_) {
+    log_.warn("paused by an operator: nothing is leased until `outbox-relay resume`");
+  } else {
+    log_.info("resumed by an operator");
+  }
 }
 
 void LogObserver::on_delivery(const Delivery& delivery) {

@@ -55,6 +55,7 @@ class LogObserver final : public RelayObserver {
   };
 
   void tell_store(const TurnReport& turn);
+  void tell_pause(const TurnReport& turn);
   void tell_overdue(Time now);
   void tell_more(const FingerprintLimit::Overdue& overdue);
   void tell_more_dead(std::uint64_t count);
@@ -69,6 +70,7 @@ class LogObserver final : public RelayObserver {
   FingerprintLimit store_errors_{kWindow};
   LineLimit dead_letters_{kDeadLettersInWindow, kWindow};
   std::optional<bool> store_usable_;
+  bool paused_ = false;
   std::string store_fingerprint_;
   Duration next_probe_{0};
 

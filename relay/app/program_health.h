@@ -28,6 +28,7 @@ class ProgramHealth final : public HealthSource {
     health.store_usable = reading.status.store_usable;
     health.store_error = reading.status.store_error;
     health.stopping = reading.status.stopping || stopping_;
+    health.paused = reading.status.paused;
     health.circuit = reading.status.circuit;
     health.next_probe = reading.status.next_probe;
     health.held_destinations = reading.status.held_destinations;

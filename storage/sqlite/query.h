@@ -27,6 +27,7 @@ class Query {
 
     bool next() { return statement_.executeStep(); }
 
+    int size() const { return statement_.getColumnCount(); }
     SQLite::Column column(int index) const { return statement_.getColumn(index); }
     bool null(int index) const { return statement_.isColumnNull(index); }
     std::int64_t integer(int index) const { return column(index).getInt64(); }

@@ -27,8 +27,9 @@ Session::Session(const std::string& path, const Mapping& wanted, bool may_create
       reader(connection, sql, outbox, side_rows, clocks),
       registration(connection, outbox, clocks),
       peers(connection, outbox, clocks),
-      circuit(connection.database(),
-              "SELECT 1 FROM outbox_relay_brokers WHERE outbox = ?1 AND isolated <> 0 LIMIT 1") {
+      operators_orders(connection.database(),
+                       "SELECT max(isolated <> 0), max(paused <> 0) FROM outbox_relay_brokers "
+                       "WHERE outbox = ?1") {
   // Checked once more under this version: what was changed meanwhile would go unnoticed else.
   schema_version = connection.schema_version();
   require_outbox(connection, wanted);
@@ -38,9 +39,10 @@ void Session::require_same_schema() {
   if (connection.schema_version() != schema_version) throw SchemaChanged{};
 }
 
-bool Session::circuit_held() {
-  auto rows = circuit.rows(outbox);
-  return rows.next();
+Orders Session::orders() {
+  auto rows = operators_orders.rows(outbox);
+  if (!rows.next()) return {};
+  return {rows.integer(0) != 0, rows.integer(1) != 0};
 }
 
 }  // namespace outbox::sqlite

@@ -17,14 +17,20 @@ namespace outbox::sqlite {
 // The schema is not the one that the statements were made for: open anew.
 struct SchemaChanged {};
 
+// See OutboxDesk::hold_circuit() and OutboxDesk::pause().
+struct Orders {
+  bool circuit_held = false;
+  bool paused = false;
+};
+
 // Confined to one thread. Opening throws Unusable, Busy or SQLite::Exception.
 struct Session {
   Session(const std::string& path, const Mapping& wanted, bool may_create, const Clocks& clocks);
 
   // Throws SchemaChanged.
   void require_same_schema();
-  // Whether an operator has isolated the broker's circuit.
-  bool circuit_held();
+  // What operators have ordered for all relays of this outbox.
+  Orders orders();
 
   Connection connection;
   std::int64_t schema_version;
@@ -36,7 +42,7 @@ struct Session {
   RowReader reader;
   Registration registration;
   Peers peers;
-  Query circuit;
+  Query operators_orders;
 };
 
 }  // namespace outbox::sqlite

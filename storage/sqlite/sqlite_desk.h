@@ -2,14 +2,13 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "relay/backends.h"
 #include "relay/outbox_desk.h"
-#include "storage/sqlite/side_rows.h"
-#include "storage/sqlite/sql.h"
+#include "storage/sqlite/desk.h"
+#include "storage/sqlite/desk_dead_letters.h"
 #include "storage/sqlite/times.h"
 
 namespace outbox::sqlite {
@@ -21,14 +20,25 @@ class SqliteDesk final : public OutboxDesk {
   SqliteDesk(const StoreSettings& settings, std::function<WallTime()> wall);
 
   Answer<Backlog> backlog() override;
+  Answer<std::vector<MessageSummary>> messages(const MessageFilter& filter) override;
+  Answer<std::vector<MessageDetail>> message(const std::string& id,
+                                             std::uint64_t payload_max) override;
   Answer<std::vector<DeadLetter>> dead_letters(const DeadLetterFilter& filter) override;
-  Answer<std::uint64_t> redrive(const DeadLetterFilter& filter, const std::string& reason) override;
+  Answer<std::uint64_t> export_dead_letters(
+      const DeadLetterFilter& filter,
+      const std::function<bool(const ExportedLetter&)>& take) override;
+  Answer<std::uint64_t> redrive(const DeadLetterFilter& filter, const std::string& reason,
+                                const Progress& progress) override;
+  Answer<std::uint64_t> discard(const DeadLetterFilter& filter, const std::string& reason,
+                                const Progress& progress) override;
   Answer<bool> hold_circuit(bool hold, const std::string& reason) override;
+  Answer<bool> pause(bool paused, const std::string& reason) override;
 
  private:
-  struct Desk;
   template <class Value, class Ask>
   Answer<Value> ask(const Ask& question);
+  Answer<std::uint64_t> treat(const DeadLetterFilter& filter, const Treatment& treatment,
+                              const Progress& progress);
 
   const StoreSettings settings_;
   const Mapping mapping_;

@@ -98,7 +98,7 @@ Turn SqliteStore::attempt(const TurnRequest& request) {
   const bool must_write = !request.settlements.empty() || request.renew || repeated ||
                           !ended.empty() || !vanished_.empty();
   if (must_write) return write(request, ended, called);
-  const bool may_lease = request.lease.limit > 0 && !circuit_held_;
+  const bool may_lease = request.lease.limit > 0 && !orders_.circuit_held && !orders_.paused;
   if (!may_lease || quiet(request.lease, called)) return idle();
   Turn turn;
   if (!look(request.lease, called, turn)) return turn;
@@ -136,7 +136,7 @@ void SqliteStore::open() {
   examined_at_.reset();
   last_look_.reset();
   data_version_ = session_->connection.data_version();
-  circuit_held_ = session_->circuit_held();
+  orders_ = session_->orders();
 }
 
 void SqliteStore::observe_others(Time now) {
@@ -147,7 +147,7 @@ void SqliteStore::observe_others(Time now) {
   changed_since_selection_ = true;
   changed_since_examination_ = true;
   last_look_.reset();
-  circuit_held_ = session_->circuit_held();
+  orders_ = session_->orders();
   pace_.others_wrote(now);
 }
 
@@ -171,7 +171,8 @@ bool SqliteStore::quiet(const LeaseRequest& request, Time now) const {
 Turn SqliteStore::idle() const {
   Turn turn;
   turn.status = TurnStatus::committed;
-  turn.circuit_held = circuit_held_;
+  turn.circuit_held = orders_.circuit_held;
+  turn.paused = orders_.paused;
   if (last_look_ && last_look_->next_due) {
     turn.next_due = std::max<Duration>(*last_look_->next_due - clocks_.wall(), Duration{0});
   }
@@ -342,8 +343,8 @@ void SqliteStore::take_over(const Work& work, const Holder& holder, Turn& turn) 
 
 std::vector<Picked> SqliteStore::lease(const Work& work, const Holder& holder, Turn& turn) {
   const LeaseRequest& request = work.request->lease;
-  circuit_held_ = session_->circuit_held();
-  if (request.limit == 0 || circuit_held_) return {};
+  orders_ = session_->orders();
+  if (request.limit == 0 || orders_.circuit_held || orders_.paused) return {};
   const std::size_t room = pace_.limit() - std::min(pace_.limit(), work.settlements.size());
   const std::size_t limit = std::min(request.limit, std::max(room, pace_.limit() / 4));
   Scene chosen = scene(limit, work.called);
@@ -376,7 +377,8 @@ void SqliteStore::committed(const Work& work, Turn& turn) {
   vanished_.clear();
   if (!work.final) return;
   identity_.epoch = turn.epoch;
-  turn.circuit_held = circuit_held_;
+  turn.circuit_held = orders_.circuit_held;
+  turn.paused = orders_.paused;
   identity_.registered = true;
   done_.clear();
   for (Ended& ended : *work.ended) {

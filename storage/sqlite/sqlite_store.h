@@ -92,7 +92,7 @@ class SqliteStore final : public OutboxStore {
   bool leases_lost_ = false;
 
   std::int64_t data_version_ = 0;
-  bool circuit_held_ = false;
+  Orders orders_;
   bool changed_since_selection_ = true;
   bool changed_since_examination_ = true;
   std::optional<Time> examined_at_;

@@ -128,9 +128,11 @@ RowState SqliteFixture::read(const std::string& id) {
 }
 
 void SqliteFixture::refuse_changes(const std::string& id) {
-  application().exec("CREATE TRIGGER refuse_" + id +
-                     " BEFORE UPDATE ON outbox_messages WHEN old.id = '" + id +
-                     "' BEGIN SELECT raise(ABORT, 'this row is under audit'); END");
+  for (const std::string change : {"UPDATE", "DELETE"}) {
+    application().exec("CREATE TRIGGER refuse_" + change + "_" + id + " BEFORE " + change +
+                       " ON outbox_messages WHEN old.id = '" + id +
+                       "' BEGIN SELECT raise(ABORT, 'this row is under audit'); END");
+  }
 }
 
 void SqliteFixture::advance(Duration time) { clock_.advance(time); }

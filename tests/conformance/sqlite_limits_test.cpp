@@ -69,7 +69,7 @@ TEST_CASE("a row of 300 MB is never loaded, whatever becomes of it") {
     const auto desk = fixture.open_desk();
     CHECK(desk->backlog().value.dead_lettered == 1);
     CHECK(desk->dead_letters({}).value.at(0).reason == "oversized");
-    CHECK(desk->redrive({}, "try again").value == 1);
+    CHECK(desk->redrive({}, "try again", {}).value == 1);
     fixture.advance(2s);
     const Turn again = committed(relay.turn());
     REQUIRE(ids_of(again) == Ids{"huge"});
@@ -322,7 +322,7 @@ TEST_CASE("a row that no longer refuses gets its state back") {
   fixture.refuse_changes("a");
   Client relay(fixture);
   committed(relay.settle({retry(committed(relay.turn()).leased.at(0), 1s)}));
-  fixture.application().exec("DROP TRIGGER refuse_a");
+  fixture.application().exec("DROP TRIGGER refuse_UPDATE_a");
   fixture.advance(2s);
   const Turn again = committed(relay.turn());
   REQUIRE(again.leased.size() == 1);

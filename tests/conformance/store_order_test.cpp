@@ -180,7 +180,7 @@ TEST_CASE("by key: a redriven head comes before its followers") {
   done(relay.settle({dead(turn.leased.at(0), DeadReason::permanent)}));
   CHECK(done(relay.turn()).leased.empty());
   const auto desk = outbox.fixture->open_desk();
-  REQUIRE(desk->redrive({}, "again").value == 1);
+  REQUIRE(desk->redrive({}, "again", {}).value == 1);
   outbox.fixture->advance(2s);
   CHECK(ids_of(done(relay.turn())) == Ids{"a1", "a2"});
 }

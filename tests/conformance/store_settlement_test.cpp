@@ -249,7 +249,7 @@ TEST_CASE("a confirmation from before a redrive does not settle the redriven row
   outbox.fixture->advance(31s);
   done(other.settle({dead(done(other.turn()).leased.at(0), DeadReason::attempts_exhausted)}));
   const auto desk = outbox.fixture->open_desk();
-  REQUIRE(desk->redrive({}, "broker mended").value == 1);
+  REQUIRE(desk->redrive({}, "broker mended", {}).value == 1);
   CHECK(done(slow.settle({delivered(leased.leased.at(0))})).fenced == 1);
   CHECK(outbox.fixture->read("a").status == "Pending");
   outbox.fixture->advance(2s);

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "config_fixture.h"
+#include "empty_desk.h"
 #include "relay/app/exit_codes.h"
 
 namespace outbox {
@@ -31,11 +32,9 @@ struct DeskState {
   std::vector<std::pair<bool, std::string>> holds;
 };
 
-class StateDesk final : public OutboxDesk {
+class StateDesk final : public EmptyDesk {
  public:
   explicit StateDesk(DeskState& state) : state_(state) {}
-
-  Answer<Backlog> backlog() override { return {}; }
 
   Answer<std::vector<DeadLetter>> dead_letters(const DeadLetterFilter& filter) override {
     state_.filters.push_back(filter);
@@ -43,8 +42,8 @@ class StateDesk final : public OutboxDesk {
     return {matching(filter), {}};
   }
 
-  Answer<std::uint64_t> redrive(const DeadLetterFilter& filter,
-                                const std::string& reason) override {
+  Answer<std::uint64_t> redrive(const DeadLetterFilter& filter, const std::string& reason,
+                                const Progress&) override {
     state_.reasons.push_back(reason);
     if (!state_.redrive_error.empty()) return {state_.redriven, state_.redrive_error};
     return {state_.nothing_left ? 0 : matching(filter).size(), {}};

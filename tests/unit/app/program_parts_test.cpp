@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config_fixture.h"
+#include "empty_desk.h"
 #include "relay/app/backlog_sampler.h"
 #include "relay/app/boot_clock.h"
 #include "relay/app/digest.h"
@@ -23,7 +24,7 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 
 // Answers with an error as often as it is told, then with a backlog.
-class FlakyDesk final : public OutboxDesk {
+class FlakyDesk final : public EmptyDesk {
  public:
   explicit FlakyDesk(std::atomic<int>& failures) : failures_(failures) {}
 
@@ -36,9 +37,6 @@ class FlakyDesk final : public OutboxDesk {
     backlog.pending = 7;
     return {backlog, {}};
   }
-  Answer<std::vector<DeadLetter>> dead_letters(const DeadLetterFilter&) override { return {}; }
-  Answer<std::uint64_t> redrive(const DeadLetterFilter&, const std::string&) override { return {}; }
-  Answer<bool> hold_circuit(bool, const std::string&) override { return {}; }
 
  private:
   std::atomic<int>& failures_;

@@ -203,6 +203,54 @@ TEST_CASE("an isolation that stands in the database holds the circuit, also afte
   CHECK_FALSE(world.publisher.sent.empty());
 }
 
+TEST_CASE("a paused relay leases and sends nothing, settles what travels, and goes on by itself") {
+  World world;
+  bool paused = false;
+  world.store.next = [&](const TurnRequest& request) {
+    TurnRequest allowed = request;
+    if (paused) allowed.lease.limit = 0;
+    Turn turn = world.store.commit(allowed);
+    turn.paused = paused;
+    return turn;
+  };
+  world.publisher.capacity = 1;
+  world.add_rows(10);
+  world.run_for(10ms);
+  REQUIRE(world.publisher.sent.size() == 1);
+  paused = true;
+  world.run_for(2s);
+  CHECK(world.relay->status().paused);
+  CHECK(world.publisher.recalls > 0);
+  CHECK(world.store.count(Verdict::released) == 9);
+  world.publisher.answer(Outcome::confirmed);
+  world.add_rows(3);
+  world.run_for(1h);
+  CHECK(world.publisher.sent.size() == 1);
+  CHECK(world.store.count(Verdict::delivered) == 1);
+  CHECK(world.relay->status().held == 0);
+
+  paused = false;
+  world.run_for(2s);
+  CHECK_FALSE(world.relay->status().paused);
+  CHECK(world.publisher.sent.size() == 2);
+}
+
+TEST_CASE("a paused relay that is stopped is drained at once: what is due stays for later") {
+  World world;
+  world.store.next = [&](const TurnRequest& request) {
+    TurnRequest allowed = request;
+    allowed.lease.limit = 0;
+    Turn turn = world.store.commit(allowed);
+    turn.paused = true;
+    return turn;
+  };
+  world.add_rows(3);
+  world.run_for(2s);
+  world.relay->stop();
+  world.run_for(10ms);
+  CHECK(world.relay->drained());
+}
+
 TEST_CASE("a broker that asks to wait is left alone for as long, and held rows are given back") {
   World world;
   world.publisher.capacity = 1;

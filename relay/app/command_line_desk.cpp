@@ -1,0 +1,190 @@
+#include "relay/app/command_line_desk.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <regex>
+
+#include "relay/app/printable.h"
+#include "relay/app/units.h"
+
+namespace outbox {
+namespace {
+
+constexpr int kRowsMax = 1'000'000;
+
+void add_output(CLI::App& command, OutputFormat& output) {
+  const std::map<std::string, OutputFormat> formats = {
+      {"table", OutputFormat::table}, {"json", OutputFormat::json}, {"jsonl", OutputFormat::jsonl}};
+  command.add_option("-o,--output", output, "table (default), json or jsonl")
+      ->type_name("FORMAT")
+      ->transform(CLI::Transformer(formats));
+}
+
+void add_limit(CLI::App& command, std::size_t& limit) {
+  command.add_option("--limit", limit, fmt::format("at most so many (default: {})", limit))
+      ->type_name("N")
+      ->check(CLI::Range(1, kRowsMax));
+}
+
+void add_ids(CLI::App& command, std::vector<std::string>& ids, std::vector<std::string>& more) {
+  command.add_option("ID", ids, "only these ids");
+  command.add_option("--id", more, "only this id; may be repeated")
+      ->type_name("ID")
+      ->allow_extra_args(false);
+  command.parse_complete_callback(
+      [&ids, &more] { ids.insert(ids.end(), more.begin(), more.end()); });
+}
+
+std::vector<std::string> reasons() {
+  std::vector<std::string> names;
+  for (const auto reason :
+       {DeadReason::attempts_exhausted, DeadReason::permanent, DeadReason::oversized,
+        DeadReason::invalid_row, DeadReason::misconfigured, DeadReason::crashed}) {
+    names.emplace_back(name_of(reason));
+  }
+  return names;
+}
+
+// A time as it stands, or how long ago it was.
+std::string as_time(const std::string& text) {
+  static const std::regex form(
+      R"(\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?)");
+  if (std::regex_match(text, form)) return text;
+  const auto ago = parse_duration(text);
+  if (!ago.ok()) {
+    throw CLI::ValidationError(
+        fmt::format("{}: write how long ago, such as 2h, or a time, such as 2026-11-30T18:00:00Z",
+                    printable(text)));
+  }
+  const auto then = std::chrono::system_clock::now() -
+                    std::chrono::duration_cast<std::chrono::system_clock::duration>(ago.value);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", std::chrono::floor<std::chrono::seconds>(then));
+}
+
+}  // namespace
+
+void DeskCommands::add_to(CLI::App& app, const Registry& registry) {
+  add_messages(app, registry);
+  add_dead_letters(app, registry);
+  add_pause(app, registry);
+}
+
+void DeskCommands::add_messages(CLI::App& app, const Registry& registry) {
+  auto* group = app.add_subcommand("messages", "Find messages, and see all about one");
+  group->require_subcommand(1);
+  add_find(*group, registry);
+  auto* show = registry.add(*group, "show", "Show a message: columns, state, attempts, audit");
+  show->add_option("ID", messages_.id, "its id")->required();
+  show->add_flag("--payload", messages_.payload, "and its payload, as text or in hexadecimal");
+  add_output(*show, messages_.output);
+  registry.on_chosen(
+      show, [this](const Config& config) { return show_message(config, backends_, messages_); });
+}
+
+void DeskCommands::add_find(CLI::App& group, const Registry& registry) {
+  const std::map<std::string, MessageState> states = {
+      {"pending", MessageState::pending},
+      {"failed", MessageState::failed},
+      {"processed", MessageState::processed},
+      {"dead-lettered", MessageState::dead_lettered},
+      {"dead_lettered", MessageState::dead_lettered},
+      {"unknown", MessageState::unknown}};
+  auto* find = registry.add(group, "find", "List messages, the newest first");
+  MessageFilter& filter = messages_.filter;
+  add_ids(*find, filter.ids, message_ids_);
+  find->add_option("--event-type", filter.event_type, "only this event type")->type_name("TYPE");
+  find->add_option("--key", filter.ordering_key, "only this ordering key")->type_name("KEY");
+  find->add_option("--state", filter.state,
+                   "only pending, failed, processed, dead-lettered or unknown")
+      ->type_name("STATE")
+      ->transform(CLI::CheckedTransformer(states, CLI::ignore_case));
+  find->add_flag("--leased", filter.leased, "only those that a relay holds");
+  find->add_option("--since", filter.since, "occurred at this time or later; or so long ago: 2h")
+      ->type_name("TIME")
+      ->transform(as_time);
+  find->add_option("--until", filter.until, "occurred before this time; or so long ago")
+      ->type_name("TIME")
+      ->transform(as_time);
+  find->add_flag("--oldest-first", filter.oldest_first, "in the order of the table");
+  add_limit(*find, filter.limit);
+  add_output(*find, messages_.output);
+  registry.on_chosen(
+      find, [this](const Config& config) { return find_messages(config, backends_, messages_); });
+}
+
+void DeskCommands::add_dead_letters(CLI::App& app, const Registry& registry) {
+  auto* group = app.add_subcommand("dead-letters", "See, redrive, export and discard dead letters");
+  group->require_subcommand(1);
+  auto* list = registry.add(*group, "list", "List dead letters");
+  add_letter_filter(*list);
+  add_output(*list, letters_.output);
+  list->add_option("--reason,--dead-reason", letters_.filter.reason, "only this reason")
+      ->type_name("REASON")
+      ->check(CLI::IsMember(reasons()));
+  registry.on_chosen(list, [this](const Config& config) {
+    return list_dead_letters(config, backends_, letters_);
+  });
+
+  auto* show = registry.add(*group, "show", "Show a dead letter: columns, attempts, audit");
+  show->add_option("ID", messages_.id, "its id")->required();
+  show->add_flag("--payload", messages_.payload, "and its payload, as text or in hexadecimal");
+  add_output(*show, messages_.output);
+  registry.on_chosen(show, [this](const Config& config) {
+    return show_dead_letter(config, backends_, messages_);
+  });
+
+  add_treatment(*group, registry, "redrive", "Give dead letters another life",
+                redrive_dead_letters);
+  add_treatment(*group, registry, "discard", "Delete dead letters for good", discard_dead_letters);
+  group->get_subcommand("discard")->add_flag("--all", letters_.all,
+                                             "without naming ids, type or reason");
+
+  auto* save = registry.add(*group, "export", "Write dead letters with their payloads, JSON lines");
+  add_letter_filter(*save);
+  save->add_option("--dead-reason", letters_.filter.reason, "only this reason of death")
+      ->type_name("REASON")
+      ->check(CLI::IsMember(reasons()));
+  save->add_option("--file", letters_.file, "where to, instead of stdout; must not exist yet")
+      ->type_name("FILE");
+  registry.on_chosen(save, [this](const Config& config) {
+    return export_dead_letters(config, backends_, letters_);
+  });
+}
+
+void DeskCommands::add_treatment(CLI::App& group, const Registry& registry, const char* name,
+                                 const char* help, Treat treat) {
+  auto* command = registry.add(group, name, help);
+  add_letter_filter(*command);
+  add_output(*command, letters_.output);
+  command->add_option("--dead-reason", letters_.filter.reason, "only this reason of death")
+      ->type_name("REASON")
+      ->check(CLI::IsMember(reasons()));
+  command->add_option("--reason", letters_.reason, "why, for the audit table")->type_name("TEXT");
+  command->add_flag("--dry-run", letters_.dry_run, "only show which ones");
+  command->add_flag("--yes", letters_.yes, "don't ask; needed without a terminal");
+  registry.on_chosen(
+      command, [this, treat](const Config& config) { return treat(config, backends_, letters_); });
+}
+
+void DeskCommands::add_letter_filter(CLI::App& command) {
+  add_ids(command, letters_.filter.ids, letter_ids_);
+  command.add_option("--event-type", letters_.filter.event_type, "only this event type")
+      ->type_name("TYPE");
+  add_limit(command, letters_.filter.limit);
+}
+
+void DeskCommands::add_pause(CLI::App& app, const Registry& registry) {
+  const auto add = [&](const char* name, const char* help, bool paused) {
+    auto* command = registry.add(app, name, help);
+    command->add_option("--reason", pause_reason_, "why, for the audit table")->type_name("TEXT");
+    registry.on_chosen(command, [this, paused](const Config& config) {
+      return pause_relays(config, backends_, paused, pause_reason_);
+    });
+  };
+  add("pause", "Lease nothing until `resume`: all relays of the outbox, over restarts", true);
+  add("resume", "Go on after `pause`", false);
+}
+
+}  // namespace outbox

@@ -1,0 +1,98 @@
+#include "relay/app/desk_talk.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "relay/app/exit_codes.h"
+
+namespace outbox {
+
+void say(const std::string& text) { std::fputs(("outbox-relay: " + text + "\n").c_str(), stderr); }
+
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+std::unique_ptr<OutboxDesk> open_desk(const Config& config, const Backends& backends) {
+  const auto& settings = config.settings.store;
+  return backends.stores.at(scheme_of(settings.url)).open_desk(settings);
+}
+
+std::string dump(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+    return true;
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+}
+
+void print_json(const std::vector<nlohmann::ordered_json>& objects, OutputFormat output) {
+  if (output == OutputFormat::jsonl) {
+    for (const auto& object : objects) print(dump(object, -1) + "\n");
+    return;
+  }
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const auto& object : objects) all.push_back(object);
+  print(dump(all, 2) + "\n");
+}
+
+void print_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t column = 0; column < row.size(); ++column) {
+      widths[column] = std::max(widths[column], row[column].size());
+    }
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t column = 0; column + 1 < row.size(); ++column) {
+      line += fmt::format("{:<{}}  ", row[column], widths[column]);
+    }
+    print(line + row.back() + "\n");
+  }
+}
+
+// Only a plain yes is one.
+std::optional<int> refusal(bool yes, const std::string& question) {
+  if (yes) return std::nullopt;
+  if (isatty(STDIN_FILENO) == 0) {
+    say("there is no terminal to ask on; look first with --dry-run, then say --yes");
+    return kUsage;
+  }
+  std::fputs((question + " [y/N] ").c_str(), stderr);
+  std::string answer;
+  std::getline(std::cin, answer);
+  if (answer == "y" || answer == "yes") return std::nullopt;
+  say("nothing was changed");
+  return kFailed;
+}
+
+std::string counted(std::uint64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+ProgressLine::ProgressLine(std::string verb, std::uint64_t total)
+    : verb_(std::move(verb)), total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
+
+ProgressLine::~ProgressLine() {
+  if (shown_) std::fputs("\n", stderr);
+}
+
+void ProgressLine::show(std::uint64_t done) {
+  if (!terminal_) return;
+  shown_ = true;
+  std::fputs(fmt::format("\r{} {} of {}", verb_, done, total_).c_str(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace outbox

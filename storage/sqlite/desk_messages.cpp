@@ -1,0 +1,226 @@
+#include "storage/sqlite/desk_messages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "storage/sqlite/identifiers.h"
+
+namespace outbox::sqlite {
+namespace {
+
+constexpr int kSummaryColumns = 9;  // of select_sql(); what follows them is another's
+constexpr std::size_t kValueBytesMax = 64u << 10;
+
+MessageState state_named(const std::string& name) {
+  if (name == state::kPending) return MessageState::pending;
+  if (name == state::kFailed) return MessageState::failed;
+  if (name == state::kProcessed) return MessageState::processed;
+  if (name == state::kDeadLettered) return MessageState::dead_lettered;
+  return MessageState::unknown;
+}
+
+std::string database_name(MessageState state) {
+  switch (state) {
+    case MessageState::pending:
+      return state::kPending;
+    case MessageState::failed:
+      return state::kFailed;
+    case MessageState::processed:
+      return state::kProcessed;
+    case MessageState::dead_lettered:
+      return state::kDeadLettered;
+    case MessageState::unknown:
+      return {};
+  }
+  return {};
+}
+
+// Needs sql.beside().
+std::string summary_columns(const Sql& sql) {
+  const Columns& c = sql.mapping().columns;
+  return fmt::format("{}, {}, {}, {}, coalesce(r.state, {}, ''), l.epoch IS NOT NULL, {}, {}, {}",
+                     sql.row_key(), sql.column(c.id), sql.column(c.event_type),
+                     sql.value(c.ordering_key), sql.state_name(),
+                     Desk::either(sql.value(c.retry_count), "retry_count"),
+                     Desk::either(sql.value(c.last_error), "error"), sql.value(c.occurred_on));
+}
+
+MessageSummary read_summary(const Query::Rows& rows) {
+  MessageSummary summary;
+  summary.id = rendered_id(rows, 1);
+  summary.event_type = rows.text(2);
+  summary.ordering_key = rows.text(3);
+  summary.state = state_named(rows.text(4));
+  summary.leased = rows.integer(5) != 0;
+  summary.attempts =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows.integer(6), 0, UINT32_MAX));
+  summary.last_error = rows.text(7);
+  summary.occurred_on = rows.text(8);
+  return summary;
+}
+
+// ?2 event type, ?3 key, ?4 state, ?5 limit.
+std::string find_sql(const Desk& desk, const MessageFilter& filter) {
+  const Sql& sql = desk.sql;
+  const Columns& c = sql.mapping().columns;
+  std::string where = "TRUE";
+  const auto also = [&](bool wanted, const std::string& condition) {
+    if (wanted) where += " AND " + condition;
+  };
+  also(!filter.ids.empty(), desk.wanted());
+  also(!filter.event_type.empty(), sql.column(c.event_type) + " = ?2");
+  also(filter.ordering_key.has_value(), sql.value(c.ordering_key) + " = ?3");
+  also(filter.state.has_value(), fmt::format("coalesce(r.state, {}, '') = ?4", sql.state_name()));
+  also(filter.leased, "l.epoch IS NOT NULL");
+  return fmt::format("SELECT {} FROM {} AS o {} WHERE {} ORDER BY {} {} LIMIT ?5",
+                     summary_columns(sql), sql.table(), sql.beside(), where, sql.order(),
+                     filter.oldest_first ? "ASC" : "DESC");
+}
+
+std::string in_hex(const std::string& bytes) {
+  std::string text = "x'";
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text + "'";
+}
+
+// A value for people: a blob in hexadecimal, and of a long one its beginning.
+std::optional<std::string> shown(const SQLite::Column& value) {
+  if (value.isNull()) return std::nullopt;
+  std::string text = value.getString();
+  if (text.size() > kValueBytesMax) text.resize(kValueBytesMax);
+  return value.isBlob() ? in_hex(text) : text;
+}
+
+// The columns of a row that stand at `first` and later.
+void read_columns(const Query::Rows& rows, int first, const std::string& except,
+                  std::vector<NamedValue>& values) {
+  for (int index = first; index < rows.size(); ++index) {
+    const SQLite::Column value = rows.column(index);
+    if (value.getName() == except) continue;
+    values.emplace_back(value.getName(), shown(value));
+  }
+}
+
+// All that one row has beside it in the relay's own tables.
+class Surroundings {
+ public:
+  explicit Surroundings(Desk& desk)
+      : desk_(desk),
+        side_(desk.connection.database(),
+              "SELECT * FROM outbox_relay_rows WHERE outbox = ?1 AND row_key = ?2"),
+        lease_(desk.connection.database(),
+               "SELECT l.epoch AS lease_epoch, l.alone AS leased_alone, "
+               "i.instance_name AS leased_to, i.instance_pid AS leased_to_pid, "
+               "i.started_at AS leased_to_started_at FROM outbox_relay_leases AS l "
+               "LEFT JOIN outbox_relay_incarnations AS i "
+               "ON i.outbox = l.outbox AND i.incarnation = l.incarnation "
+               "WHERE l.outbox = ?1 AND l.row_key = ?2"),
+        attempts_(desk.connection.database(),
+                  "SELECT at, outcome, reason FROM outbox_relay_attempts "
+                  "WHERE outbox = ?1 AND row_key = ?2 ORDER BY rowid"),
+        audit_(desk.connection.database(),
+               "SELECT at, action, reason FROM outbox_relay_audit "
+               "WHERE outbox = ?1 AND row_key = ?2 ORDER BY rowid") {}
+
+  void read(const Value& key, MessageDetail& detail) {
+    constexpr int kKeyColumns = 2;
+    if (auto rows = side_.rows(desk_.outbox, key); rows.next()) {
+      read_columns(rows, kKeyColumns, {}, detail.beside);
+    }
+    if (auto rows = lease_.rows(desk_.outbox, key); rows.next()) {
+      read_columns(rows, 0, {}, detail.beside);
+    }
+    std::erase_if(detail.beside, [](const NamedValue& value) { return !value.second; });
+    auto attempts = attempts_.rows(desk_.outbox, key);
+    while (attempts.next()) {
+      detail.attempts.push_back({attempts.text(0), attempts.text(1), attempts.text(2)});
+    }
+    auto entries = audit_.rows(desk_.outbox, key);
+    while (entries.next()) {
+      detail.audit.push_back({entries.text(0), entries.text(1), entries.text(2)});
+    }
+  }
+
+ private:
+  Desk& desk_;
+  Query side_;
+  Query lease_;
+  Query attempts_;
+  Query audit_;
+};
+
+std::string payload_sql(const Sql& sql) {
+  return fmt::format("SELECT substr(CAST({} AS BLOB), 1, ?2) FROM {} AS o WHERE {} = ?1",
+                     sql.payload(), sql.table(), sql.order());
+}
+
+// A time as people give it. Throws Unusable.
+std::optional<WallTime> bound(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  if (const auto time = parse_time(text)) return time;
+  throw Unusable(fmt::format("'{}' is no time: write it as 2026-11-30T18:00:00Z", text));
+}
+
+}  // namespace
+
+std::vector<MessageSummary> find_messages(Desk& desk, const MessageFilter& filter) {
+  const auto since = bound(filter.since);
+  const auto until = bound(filter.until);
+  if (!filter.ids.empty()) desk.want(filter.ids);
+  std::vector<MessageSummary> result;
+  Query query(desk.connection.database(), find_sql(desk, filter));
+  // Times are compared here, since a table may keep them in any form.
+  constexpr int kNoLimit = -1;
+  const bool timed = since || until;
+  auto rows = query.rows(desk.outbox, filter.event_type, filter.ordering_key.value_or(""),
+                         database_name(filter.state.value_or(MessageState::unknown)),
+                         timed ? std::int64_t{kNoLimit} : static_cast<std::int64_t>(filter.limit));
+  while (result.size() < filter.limit && rows.next()) {
+    MessageSummary summary = read_summary(rows);
+    if (timed) {
+      const auto occurred = desk.times.read(summary.occurred_on);
+      if (!occurred || (since && *occurred < *since) || (until && *occurred >= *until)) continue;
+    }
+    result.push_back(std::move(summary));
+  }
+  return result;
+}
+
+std::vector<MessageDetail> show_message(Desk& desk, const std::string& id,
+                                        std::uint64_t payload_max) {
+  const Sql& sql = desk.sql;
+  const Columns& c = sql.mapping().columns;
+  Transaction snapshot(desk.connection, Transaction::Kind::read);
+  Query query(
+      desk.connection.database(),
+      fmt::format("SELECT {}, o.* FROM {} AS o {} WHERE {} = ?2 ORDER BY {}", summary_columns(sql),
+                  sql.table(), sql.beside(), sql.column(c.id), sql.order()));
+  Query payload(desk.connection.database(), payload_sql(sql));
+  Surroundings surroundings(desk);
+  SizeProbe sizes(desk.connection, sql.mapping().table, c.payload);
+  std::vector<MessageDetail> result;
+  auto rows = query.rows(desk.outbox);
+  while (rows.next()) {
+    MessageDetail detail;
+    const Value key = rows.value(0).value_or(Value{});
+    const std::int64_t place = rows.integer(kSummaryColumns);
+    detail.summary = read_summary(rows);
+    read_columns(rows, kSummaryColumns + 1, c.payload, detail.columns);
+    for (const auto& [name, value] : detail.columns) {
+      if (name == c.headers) detail.headers = value.value_or("");
+    }
+    detail.payload_size = sizes.bytes(place);
+    if (payload_max > 0) {
+      auto found = payload.rows(place, payload_max);
+      if (found.next()) detail.payload = found.text(0);
+    }
+    surroundings.read(key, detail);
+    result.push_back(std::move(detail));
+  }
+  sizes.close();
+  return result;
+}
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,13 @@
+// Looking for messages, and at one.
+#pragma once
+
+#include "storage/sqlite/desk.h"
+
+namespace outbox::sqlite {
+
+std::vector<MessageSummary> find_messages(Desk& desk, const MessageFilter& filter);
+
+std::vector<MessageDetail> show_message(Desk& desk, const std::string& id,
+                                        std::uint64_t payload_max);
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,15 @@
+// Orders to all relays of an outbox, which they find in outbox_relay_brokers.
+#pragma once
+
+#include <string>
+
+#include "storage/sqlite/desk.h"
+
+namespace outbox::sqlite {
+
+// See OutboxDesk::hold_circuit() and OutboxDesk::pause(). Both return whether they changed anything
+// and are recorded in any case.
+bool order_isolation(Desk& desk, bool isolated, const std::string& reason);
+bool order_pause(Desk& desk, bool paused, const std::string& reason);
+
+}  // namespace outbox::sqlite

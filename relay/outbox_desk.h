@@ -107,6 +107,30 @@ struct MessageDetail {
   std::vector<AuditRecord> audit;
 };
 
+// What is over its time, and how much of it may be removed at once.
+struct CleanRequest {
+  std::optional<Duration> processed;      // nothing: they stay
+  std::optional<Duration> dead_lettered;  // nothing: they stay
+  std::optional<Duration> attempts;       // and the audit's entries; nothing: they stay
+  std::size_t chunk = 500;                // rows in one transaction
+  bool keyed_dead_stay = false;           // dead letters hold back the rows behind them
+};
+
+// One step of a clean-up.
+struct CleanStep {
+  std::uint64_t processed = 0;
+  std::uint64_t dead_lettered = 0;
+  std::uint64_t attempts = 0;
+  std::uint64_t audit = 0;
+  std::uint64_t orphans = 0;  // notes about rows that are gone
+  Duration held{0};           // the database's write lock was held for so long
+  Duration rest{0};           // wait so long before the next step
+  bool busy = false;          // somebody else was writing: nothing was done
+  bool done = false;          // nothing more is to be done in this pass
+
+  std::uint64_t removed() const { return processed + dead_lettered + attempts + audit + orphans; }
+};
+
 // Either a value or a sentence that says what went wrong, where, and what to do.
 template <class Value>
 struct Answer {
@@ -158,6 +182,11 @@ class OutboxDesk {
   // The same for leasing as a whole: a paused relay leases nothing and settles what it holds.
   // Returns whether that changed anything.
   virtual Answer<bool> pause(bool paused, const std::string& reason) = 0;
+
+  // Takes the next step of a clean-up: removes at most a chunk of what is over its time, in a
+  // transaction that holds the write lock briefly. Call it until a step is done, resting as each
+  // one says; the desk remembers where it was. Several desks may clean one outbox.
+  virtual Answer<CleanStep> clean(const CleanRequest& request) = 0;
 };
 
 }  // namespace outbox

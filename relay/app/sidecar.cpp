@@ -70,6 +70,9 @@ Sidecar::Sidecar(const Config& config, const Backends& backends, Log& log)
                  metrics_.set_backlog(backlog, sampled_at);
                  log_observer_.set_backlog(backlog, sampled_at);
                }),
+      retention_(store_of(backends, settings_), settings_.store, settings_.retention,
+                 settings_.relay.ordering == Ordering::key && settings_.relay.dead_blocks_key,
+                 log),
       reloader_(config, {backends, log, metrics_, clock_},
                 [this](const Settings& settings) { take_over(settings); }) {
   health_.on_set_up();
@@ -101,6 +104,7 @@ int Sidecar::run(Signals& signals) {
   });
   wait_for_end(signals);
   relay.join();
+  retention_.stop();
   publisher_.reset();
   store_->retire();
   sampler_.stop();
@@ -146,6 +150,7 @@ void Sidecar::on_signal(int signal) {
 // What applies at once; `settings_` stays what the parts were made with.
 void Sidecar::take_over(const Settings& settings) {
   log_.set(settings.log);
+  retention_.set(settings.retention);
   const auto& relay = settings.relay;
   tunings_.put({relay.batch_size, relay.poll_interval, relay.retry, relay.breaker});
 }

@@ -13,6 +13,7 @@
 #include "relay/app/fan_out_observer.h"
 #include "relay/app/log_observer.h"
 #include "relay/app/program_health.h"
+#include "relay/app/retention_thread.h"
 #include "relay/app/signals.h"
 #include "relay/receipt_queue.h"
 #include "relay/relay.h"
@@ -65,6 +66,7 @@ class Sidecar {
   Relay relay_;
   RelayLoop loop_;
   BacklogSampler sampler_;
+  RetentionThread retention_;
   ConfigReloader reloader_;
   std::stop_source stop_;
 };

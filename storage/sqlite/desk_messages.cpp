@@ -193,10 +193,11 @@ std::vector<MessageDetail> show_message(Desk& desk, const std::string& id,
   const Sql& sql = desk.sql;
   const Columns& c = sql.mapping().columns;
   Transaction snapshot(desk.connection, Transaction::Kind::read);
+  desk.want({id});
   Query query(
       desk.connection.database(),
-      fmt::format("SELECT {}, o.* FROM {} AS o {} WHERE {} = ?2 ORDER BY {}", summary_columns(sql),
-                  sql.table(), sql.beside(), sql.column(c.id), sql.order()));
+      fmt::format("SELECT {}, {}, o.* FROM {} AS o {} WHERE {} ORDER BY {}", summary_columns(sql),
+                  sql.order(), sql.table(), sql.beside(), desk.wanted(), sql.order()));
   Query payload(desk.connection.database(), payload_sql(sql));
   Surroundings surroundings(desk);
   SizeProbe sizes(desk.connection, sql.mapping().table, c.payload);

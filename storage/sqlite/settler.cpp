@@ -123,6 +123,7 @@ Settler::Settler(Connection& connection, const Sql& sql, std::string outbox, Sid
       outbox_(std::move(outbox)),
       side_rows_(side_rows),
       sizes_(connection, sql.mapping().table, sql.mapping().columns.payload),
+      attempts_(connection, outbox_),
       end_plain_lease_(connection.database(),
                        "DELETE FROM outbox_relay_leases WHERE outbox = ?1 AND row_key = ?2 "
                        "AND epoch = ?3 AND incarnation = ?4 AND large = 0 AND noted = 0"),
@@ -218,6 +219,7 @@ void Settler::settle_leased(const Value& row, const Lease& lease, const Settleme
     return;
   }
   keep_side(row, side, change, noted.has_value());
+  attempts_.note(row, settlement, holder.now_text);
   if (settlement.verdict == Verdict::dead) audit_death(row, change, holder);
 }
 
@@ -240,6 +242,7 @@ void Settler::settle_late_delivery(const RowHandle& handle, const Settlement& se
     return;
   }
   keep_side(row, side, change, noted.has_value());
+  attempts_.note(row, settlement, holder.now_text);
   end_any_lease_.run(outbox_, row);
   settled.freed.push_back(handle.place);
 }

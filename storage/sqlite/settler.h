@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "relay/outbox_store.h"
+#include "storage/sqlite/attempt_log.h"
 #include "storage/sqlite/row_handle.h"
 #include "storage/sqlite/side_rows.h"
 #include "storage/sqlite/sql.h"
@@ -57,6 +58,8 @@ class Settler {
   // Each row is written under a savepoint of its own: slower, but one refusal spoils no other.
   void set_careful(bool careful) { careful_ = careful; }
 
+  void keep_attempts(AttemptsKept kept) { attempts_.keep(kept); }
+
  private:
   enum class Written { in_place, beside, gone };
   struct Lease {
@@ -100,6 +103,7 @@ class Settler {
   std::string outbox_;
   SideRows& side_rows_;
   SizeProbe sizes_;
+  AttemptLog attempts_;
   bool careful_ = false;
   // Rows whose trigger undoes the whole transaction: not tried again on this connection.
   std::map<Value, std::string> untouchable_;

@@ -24,10 +24,17 @@ SqliteDesk::SqliteDesk(const StoreSettings& settings, std::function<WallTime()> 
 // What was done before something went wrong stays in the answer.
 template <class Value, class Ask>
 Answer<Value> SqliteDesk::ask(const Ask& question) {
+  return guarded<Value>([&](Value& value) {
+    Desk desk(path_, mapping_, clocks_, kPatience);
+    question(desk, value);
+  });
+}
+
+template <class Value, class Work>
+Answer<Value> SqliteDesk::guarded(const Work& work) {
   Answer<Value> answer;
   try {
-    Desk desk(path_, mapping_, clocks_, kPatience);
-    question(desk, answer.value);
+    work(answer.value);
   } catch (const SQLite::Exception& error) {
     answer.error = describe(path_, error);
   } catch (const std::exception& error) {
@@ -96,6 +103,15 @@ Answer<bool> SqliteDesk::hold_circuit(bool hold, const std::string& reason) {
 
 Answer<bool> SqliteDesk::pause(bool paused, const std::string& reason) {
   return ask<bool>([&](Desk& desk, bool& changed) { changed = order_pause(desk, paused, reason); });
+}
+
+Answer<CleanStep> SqliteDesk::clean(const CleanRequest& request) {
+  return guarded<CleanStep>([&](CleanStep& step) {
+    if (!cleaner_) {
+      cleaner_ = std::make_unique<Cleaner>(path_, mapping_, clocks_, settings_.wal_limit);
+    }
+    step = cleaner_->step(request);
+  });
 }
 
 }  // namespace outbox::sqlite

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,11 +10,13 @@
 #include "relay/outbox_desk.h"
 #include "storage/sqlite/desk.h"
 #include "storage/sqlite/desk_dead_letters.h"
+#include "storage/sqlite/desk_retention.h"
 #include "storage/sqlite/times.h"
 
 namespace outbox::sqlite {
 
-// One connection, opened for each question: a desk that nobody asks holds nothing.
+// One connection, opened for each question: a desk that nobody asks holds nothing. A clean-up keeps
+// one of its own from its first step to its last.
 class SqliteDesk final : public OutboxDesk {
  public:
   // Throws SettingsError.
@@ -33,10 +36,13 @@ class SqliteDesk final : public OutboxDesk {
                                 const Progress& progress) override;
   Answer<bool> hold_circuit(bool hold, const std::string& reason) override;
   Answer<bool> pause(bool paused, const std::string& reason) override;
+  Answer<CleanStep> clean(const CleanRequest& request) override;
 
  private:
   template <class Value, class Ask>
   Answer<Value> ask(const Ask& question);
+  template <class Value, class Work>
+  Answer<Value> guarded(const Work& work);
   Answer<std::uint64_t> treat(const DeadLetterFilter& filter, const Treatment& treatment,
                               const Progress& progress);
 
@@ -45,6 +51,7 @@ class SqliteDesk final : public OutboxDesk {
   const std::string path_;
   const BootClock boot_;
   const Clocks clocks_;
+  std::unique_ptr<Cleaner> cleaner_;  // once there is something to clean
 };
 
 }  // namespace outbox::sqlite

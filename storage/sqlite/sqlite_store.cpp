@@ -130,6 +130,7 @@ void SqliteStore::open() {
     unusable_error_ = error.what();
     throw;
   }
+  session_->settler.keep_attempts(settings_.attempts_kept);
   unusable_error_.clear();
   changed_since_selection_ = true;
   changed_since_examination_ = true;

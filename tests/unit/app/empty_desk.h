@@ -27,6 +27,7 @@ class EmptyDesk : public OutboxDesk {
   }
   Answer<bool> hold_circuit(bool, const std::string&) override { return {}; }
   Answer<bool> pause(bool, const std::string&) override { return {}; }
+  Answer<CleanStep> clean(const CleanRequest&) override { return {}; }
 };
 
 }  // namespace outbox

@@ -1,0 +1,46 @@
+// The record of single attempts.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "relay/backends.h"
+#include "relay/outbox_store.h"
+#include "storage/sqlite/connection.h"
+#include "storage/sqlite/value.h"
+
+namespace outbox::sqlite {
+
+// The table outbox_relay_attempts of one outbox. Written in the transaction that settles the row,
+// so that it says what happened if and only if that was settled. Confined to the connection's
+// thread.
+class AttemptLog {
+ public:
+  AttemptLog(Connection& connection, std::string outbox);
+
+  // Failures, unless told otherwise.
+  void keep(AttemptsKept kept) { kept_ = kept; }
+
+  // Costs nothing for a row whose attempt is not kept. The text is the broker's answer or our own
+  // words, at most 1 KiB; never a payload.
+  void note(const Value& key, const Settlement& settlement, const std::string& now) {
+    if (is_kept(settlement)) write(key, settlement, now);
+  }
+
+ private:
+  bool is_kept(const Settlement& settlement) const {
+    if (kept_ == AttemptsKept::none || settlement.verdict == Verdict::released) return false;
+    if (settlement.verdict == Verdict::delivered) return kept_ == AttemptsKept::all;
+    // What was turned away without being sent or counted is none: a held destination would fill
+    // the table.
+    return settlement.attempted || settlement.charge > 0 || settlement.verdict == Verdict::dead;
+  }
+  void write(const Value& key, const Settlement& settlement, const std::string& now);
+
+  Connection& connection_;
+  const std::string outbox_;
+  AttemptsKept kept_ = AttemptsKept::failures;
+  std::optional<Query> insert_;  // made when it is first needed
+};
+
+}  // namespace outbox::sqlite

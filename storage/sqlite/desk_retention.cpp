@@ -1,0 +1,433 @@
+#include "storage/sqlite/desk_retention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <variant>
+
+#include "storage/sqlite/identifiers.h"
+
+namespace outbox::sqlite {
+namespace {
+
+using HoldClock = std::chrono::steady_clock;
+
+constexpr std::size_t kLookedAtOnce = 1000;  // rows in one snapshot
+constexpr auto kThoroughInterval = std::chrono::hours{24};
+constexpr auto kCheckpointInterval = std::chrono::seconds{1};
+constexpr auto kBusyRestMin = std::chrono::milliseconds{20};
+constexpr std::uint64_t kBusyRestSpread = 30'000;  // microseconds
+constexpr int kLookRest = 4;                       // reading takes at most a fifth of the time
+constexpr int kEventIdColumn = 4;
+constexpr const char* kGone = "gone";
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return static_cast<std::uint64_t>(device()) << 32 | device();
+}
+
+// A trigger or a constraint of the application's.
+bool refuses(const SQLite::Exception& error) {
+  return (error.getErrorCode() & 0xff) == SQLITE_CONSTRAINT;
+}
+
+std::string state_sql(const Sql& sql) {
+  return fmt::format("coalesce(r.state, {}, '')", sql.state_name());
+}
+
+// The state of a row as a DELETE sees it.
+std::string whole_state_sql(const Sql& sql) {
+  return fmt::format(
+      "coalesce((SELECT r.state FROM outbox_relay_rows AS r "
+      "WHERE r.outbox = ?1 AND r.row_key = {}), {}, '')",
+      sql.key_beside(), sql.state_name());
+}
+
+// When a row was delivered; failing that, when its event occurred.
+std::string processed_on_sql(const Sql& sql) {
+  const Columns& c = sql.mapping().columns;
+  return fmt::format("coalesce(r.processed_on, {}, {})", sql.value(c.processed_on),
+                     sql.value(c.occurred_on));
+}
+
+std::string unkeyed_sql(const Sql& sql) {
+  return sql.value(sql.mapping().columns.ordering_key) + " IS NULL";
+}
+
+std::string walk_sql(const Sql& sql) {
+  return fmt::format(
+      "SELECT {0}, {1}, {2}, CASE {2} WHEN '{3}' THEN {4} END FROM {5} AS o "
+      "LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = {6} "
+      "WHERE {0} > ?2 ORDER BY {0} LIMIT ?3",
+      sql.order(), sql.row_key(), state_sql(sql), state::kProcessed, processed_on_sql(sql),
+      sql.table(), sql.key_beside());
+}
+
+// When a row was given up: as the audit has it; failing that, when it was last sent, or occurred.
+std::string dead_sql(const Sql& sql, bool keyed_stay) {
+  const Columns& c = sql.mapping().columns;
+  const std::string died_on = fmt::format(
+      "coalesce((SELECT max(a.at) FROM outbox_relay_audit AS a WHERE a.outbox = ?1 "
+      "AND a.row_key = {} AND a.action = 'dead_letter'), r.last_attempt_at, {})",
+      sql.key_beside(), sql.value(c.occurred_on));
+  const std::string columns = fmt::format("{}, {}, '{}', {}, {}", sql.order(), sql.row_key(),
+                                          state::kDeadLettered, died_on, sql.column(c.id));
+  const std::string filter =
+      fmt::format("{} > ?2{}", sql.order(), keyed_stay ? " AND " + unkeyed_sql(sql) : "");
+  return fmt::format(
+      "SELECT {0} FROM {1} LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = {2} "
+      "WHERE {3} AND (r.state IS NULL OR r.state = '{4}') AND {5} "
+      "UNION ALL "
+      "SELECT {0} FROM outbox_relay_rows AS r JOIN {6} AS o ON {7} = r.row_key "
+      "WHERE r.outbox = ?1 AND r.state IS NOT NULL AND r.state = '{4}' AND NOT ({3}) AND {5} "
+      "ORDER BY 1 LIMIT ?3",
+      columns, sql.from_dead(), sql.key_beside(), sql.is_dead(), state::kDeadLettered, filter,
+      sql.table(), sql.row_key());
+}
+
+// The DELETE itself carries the state: whatever was thought of the row, nothing else goes.
+std::string remove_row_sql(const Sql& sql, const char* state) {
+  return fmt::format("DELETE FROM {} AS o WHERE {} = ?2 AND {} = ?3 AND {} = '{}'", sql.table(),
+                     sql.order(), sql.row_key(), whole_state_sql(sql), state);
+}
+
+std::string log_sql(const char* table) {
+  // Not by its index, which is not in the order of time.
+  return fmt::format(
+      "SELECT rowid, 0, '', at FROM {} NOT INDEXED WHERE outbox = ?1 AND rowid > ?2 "
+      "ORDER BY rowid LIMIT ?3",
+      table);
+}
+
+std::string remove_log_sql(const char* table) {
+  return fmt::format("DELETE FROM {} WHERE rowid = ?2 AND outbox = ?1", table);
+}
+
+std::string is_orphan_sql(const Sql& sql) {
+  return fmt::format(
+      "NOT EXISTS (SELECT 1 FROM {} AS o WHERE {} = r.row_key) "
+      "AND NOT EXISTS (SELECT 1 FROM outbox_relay_leases AS l "
+      "WHERE l.outbox = r.outbox AND l.row_key = r.row_key)",
+      sql.table(), sql.row_key());
+}
+
+std::string notes_sql(const Sql& sql) {
+  return fmt::format(
+      "SELECT r.row_key, r.row_key, CASE WHEN {} THEN '{}' ELSE '' END, '' "
+      "FROM outbox_relay_rows AS r WHERE r.outbox = ?1 AND r.row_key > ?2 "
+      "ORDER BY r.row_key LIMIT ?3",
+      is_orphan_sql(sql), kGone);
+}
+
+std::string remove_notes_sql(const Sql& sql) {
+  return fmt::format(
+      "DELETE FROM outbox_relay_rows AS r WHERE r.outbox = ?1 AND r.row_key = ?2 AND {}",
+      is_orphan_sql(sql));
+}
+
+}  // namespace
+
+// A row that was looked at, of the outbox or of a table beside it.
+struct Cleaner::Seen {
+  Value place;  // in the order of that table
+  Value key;
+  std::string state;
+  std::optional<WallTime> since;  // when it was decided or written, as far as can be told
+  std::string event_id;
+};
+
+struct Cleaner::Work {
+  Work(const std::string& path, const Mapping& mapping, const Clocks& clocks)
+      : desk(path, mapping, clocks, std::chrono::milliseconds{0}),
+        schema_version(desk.connection.schema_version()),
+        data_version(desk.connection.data_version()) {
+    // A deletion that a power cut undoes is made again. Waiting for the disk would only keep the
+    // write lock for longer.
+    desk.connection.database().exec("PRAGMA synchronous=NORMAL");
+  }
+
+  bool usable() {
+    return desk.connection.same_file() && desk.connection.schema_version() == schema_version;
+  }
+
+  // Whether another connection has committed since the last time this was asked.
+  bool others_wrote() {
+    const std::int64_t version = desk.connection.data_version();
+    return std::exchange(data_version, version) != version;
+  }
+
+  std::vector<Seen> look(const Value& after);
+  void checkpoint_if_over(std::uint64_t wal_limit);
+
+  Desk desk;
+  std::int64_t schema_version;
+  std::int64_t data_version;
+  std::optional<Query> look_at;
+  std::optional<Query> remove;
+  std::optional<HoldClock::time_point> checkpointed_at;
+};
+
+std::vector<Cleaner::Seen> Cleaner::Work::look(const Value& after) {
+  std::vector<Seen> seen;
+  std::vector<std::string> odd;  // times in another form than ours, read once the look is over
+  {
+    auto rows = look_at->rows(desk.outbox, after, kLookedAtOnce);
+    while (rows.next()) {
+      Seen& one = seen.emplace_back();
+      one.place = rows.value(0).value_or(Value{});
+      one.key = rows.value(1).value_or(Value{});
+      one.state = rows.text(2);
+      const std::string since = rows.text(3);
+      if (!since.empty()) one.since = parse_time(since);
+      odd.push_back(one.since ? std::string{} : since);
+      if (rows.size() > kEventIdColumn) one.event_id = rendered_id(rows, kEventIdColumn);
+    }
+  }
+  for (std::size_t index = 0; index < seen.size(); ++index) {
+    if (!odd[index].empty()) seen[index].since = desk.times.read(odd[index]);
+  }
+  return seen;
+}
+
+// What a reader still needs stays in the log, however often one tries.
+void Cleaner::Work::checkpoint_if_over(std::uint64_t wal_limit) {
+  if (desk.connection.wal_bytes() <= wal_limit) return;
+  const auto now = HoldClock::now();
+  if (checkpointed_at && now - *checkpointed_at < kCheckpointInterval) return;
+  checkpointed_at = now;
+  desk.connection.checkpoint();
+}
+
+Cleaner::Cleaner(std::string path, Mapping mapping, const Clocks& clocks, std::uint64_t wal_limit)
+    : path_(std::move(path)),
+      mapping_(std::move(mapping)),
+      clocks_(clocks),
+      wal_limit_(wal_limit),
+      random_(random_seed()) {}
+
+Cleaner::~Cleaner() = default;
+
+CleanStep Cleaner::step(const CleanRequest& request) {
+  try {
+    if (work_ && !work_->usable()) work_.reset();
+    if (!work_) begin_pass();
+    while (stage_ != Stage::done && !term(request)) end_stage();
+    if (stage_ != Stage::done) return run_stage(request);
+  } catch (const Busy&) {
+    return busy();
+  } catch (const SQLite::Exception& error) {
+    if (is_busy(error)) return busy();
+    work_.reset();
+    throw;
+  } catch (...) {
+    work_.reset();
+    throw;
+  }
+  work_.reset();
+  if (thorough_) thorough_at_ = clocks_.boot->now();
+  CleanStep step;
+  step.done = true;
+  return step;
+}
+
+CleanStep Cleaner::busy() {
+  CleanStep step;
+  step.busy = true;
+  step.rest = kBusyRestMin + std::chrono::microseconds(random_.below(kBusyRestSpread));
+  return step;
+}
+
+void Cleaner::begin_pass() {
+  work_ = std::make_unique<Work>(path_, mapping_, clocks_);
+  const auto file = identity_of(path_);
+  if (file != walked_file_) thorough_at_.reset();
+  walked_file_ = file;
+  thorough_ = !thorough_at_ || clocks_.boot->now() - *thorough_at_ >= kThoroughInterval;
+  begin_stage(Stage::processed);
+}
+
+void Cleaner::begin_stage(Stage stage) {
+  stage_ = stage;
+  position_ = Value{INT64_MIN};
+  work_->look_at.reset();
+  work_->remove.reset();
+  if (stage != Stage::processed) return;
+  if (!thorough_) position_ = Value{walk_start_};
+  first_kept_.reset();
+}
+
+void Cleaner::end_stage() {
+  // With nothing kept, from the start: a table's numbers may begin anew when it is empty.
+  if (stage_ == Stage::processed) walk_start_ = first_kept_ ? *first_kept_ - 1 : INT64_MIN;
+  begin_stage(static_cast<Stage>(static_cast<int>(stage_) + 1));
+}
+
+// After what time the rows of this stage go; nothing if they stay.
+std::optional<Duration> Cleaner::term(const CleanRequest& request) const {
+  switch (stage_) {
+    case Stage::processed:
+      return request.processed;
+    case Stage::dead_lettered:
+      return request.dead_lettered;
+    case Stage::attempts:
+    case Stage::audit:
+      return request.attempts;
+    case Stage::orphans:
+      return thorough_ ? std::optional(Duration{0}) : std::nullopt;
+    case Stage::done:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// The statements of a stage take the same values: ?1 the outbox, ?2 the place, and so on.
+void Cleaner::prepare(const CleanRequest& request) {
+  if (work_->look_at) return;
+  const Sql& sql = work_->desk.sql;
+  const auto use = [this](const std::string& look, const std::string& remove) {
+    SQLite::Database& database = work_->desk.connection.database();
+    work_->look_at.emplace(database, look);
+    work_->remove.emplace(database, remove);
+  };
+  switch (stage_) {
+    case Stage::processed:
+      return use(walk_sql(sql), remove_row_sql(sql, state::kProcessed));
+    case Stage::dead_lettered:
+      return use(dead_sql(sql, request.keyed_dead_stay),
+                 remove_row_sql(sql, state::kDeadLettered) +
+                     (request.keyed_dead_stay ? " AND " + unkeyed_sql(sql) : ""));
+    case Stage::attempts:
+      return use(log_sql("outbox_relay_attempts"), remove_log_sql("outbox_relay_attempts"));
+    case Stage::audit:
+      return use(log_sql("outbox_relay_audit"), remove_log_sql("outbox_relay_audit"));
+    case Stage::orphans:
+      return use(notes_sql(sql), remove_notes_sql(sql));
+    case Stage::done:
+      return;
+  }
+}
+
+bool Cleaner::is_over(const Seen& seen, WallTime before) const {
+  switch (stage_) {
+    case Stage::processed:
+      return seen.state == state::kProcessed && seen.since && *seen.since <= before;
+    case Stage::dead_lettered:
+    case Stage::attempts:
+    case Stage::audit:
+      return seen.since && *seen.since <= before;
+    case Stage::orphans:
+      return seen.state == kGone;
+    case Stage::done:
+      return false;
+  }
+  return false;
+}
+
+// Looks at the next rows, and removes what is over its time among them.
+CleanStep Cleaner::run_stage(const CleanRequest& request) {
+  CleanStep step;
+  const auto begun = HoldClock::now();
+  prepare(request);
+  const std::vector<Seen> seen = work_->look(position_);
+  const WallTime before =
+      clocks_.wall() - std::chrono::floor<std::chrono::milliseconds>(*term(request));
+  std::vector<Seen> over;
+  bool too_young = false;
+  for (const Seen& one : seen) {
+    if (is_over(one, before)) {
+      over.push_back(one);
+    } else if (one.since) {
+      too_young = true;
+    }
+  }
+  step.rest = kLookRest * (HoldClock::now() - begun);
+  const std::size_t tried = over.empty() ? 0 : remove(over, request, step);
+  const bool all = tried == over.size();
+  const Value upto = all ? (seen.empty() ? position_ : seen.back().place) : over[tried - 1].place;
+  for (const Seen& one : seen) {
+    if (one.place > upto) break;
+    if (!is_over(one, before)) note_kept(one);
+  }
+  position_ = upto;
+  const bool at_end = all && seen.size() < kLookedAtOnce;
+  const bool only_young = over.empty() && too_young && !thorough_;
+  if (at_end || (only_young && stage_ != Stage::dead_lettered)) end_stage();
+  return step;
+}
+
+// A row that may be over its time later.
+void Cleaner::note_kept(const Seen& seen) {
+  if (stage_ != Stage::processed || first_kept_) return;
+  if (seen.state == state::kDeadLettered || seen.state.empty()) return;
+  first_kept_ = std::get<std::int64_t>(seen.place);
+}
+
+// One transaction. Returns how many of the rows it has dealt with.
+std::size_t Cleaner::remove(const std::vector<Seen>& over, const CleanRequest& request,
+                            CleanStep& step) {
+  const std::size_t limit = std::min(over.size(), pace_.limit(request.chunk));
+  Connection& connection = work_->desk.connection;
+  std::size_t tried = 0;
+  std::uint64_t removed = 0;
+  Transaction transaction(connection, Transaction::Kind::write);
+  const auto begun = HoldClock::now();
+  while (tried < limit && HoldClock::now() - begun < CleanPace::kWorkMax) {
+    removed += remove_one(over[tried]) ? 1 : 0;
+    ++tried;
+  }
+  transaction.commit();
+  step.held = HoldClock::now() - begun;
+  count_of(stage_, step) += removed;
+  pace_.held(tried, step.held);
+  step.rest = CleanPace::rest(step.held, work_->others_wrote());
+  work_->checkpoint_if_over(wal_limit_);
+  return tried;
+}
+
+// A row that refuses to go, for a trigger of the application's, stays.
+bool Cleaner::remove_one(const Seen& seen) {
+  Desk& desk = work_->desk;
+  try {
+    switch (stage_) {
+      case Stage::processed:
+      case Stage::dead_lettered:
+        if (work_->remove->run(desk.outbox, seen.place, seen.key) == 0) return false;
+        desk.side_rows.erase(seen.key);
+        break;
+      case Stage::attempts:
+      case Stage::audit:
+      case Stage::orphans:
+        return work_->remove->run(desk.outbox, seen.place) > 0;
+      case Stage::done:
+        return false;
+    }
+  } catch (const SQLite::Exception& error) {
+    if (!desk.connection.in_transaction() || !refuses(error)) throw;
+    return false;
+  }
+  if (stage_ == Stage::dead_lettered) {
+    desk.audit({"expire", "retention.deadLettered", seen.key, seen.event_id});
+  }
+  return true;
+}
+
+std::uint64_t& Cleaner::count_of(Stage stage, CleanStep& step) {
+  switch (stage) {
+    case Stage::processed:
+      return step.processed;
+    case Stage::dead_lettered:
+      return step.dead_lettered;
+    case Stage::attempts:
+      return step.attempts;
+    case Stage::audit:
+      return step.audit;
+    case Stage::orphans:
+    case Stage::done:
+      return step.orphans;
+  }
+  return step.orphans;
+}
+
+}  // namespace outbox::sqlite

@@ -71,8 +71,7 @@ Sidecar::Sidecar(const Config& config, const Backends& backends, Log& log)
                  log_observer_.set_backlog(backlog, sampled_at);
                }),
       retention_(store_of(backends, settings_), settings_.store, settings_.retention,
-                 settings_.relay.ordering == Ordering::key && settings_.relay.dead_blocks_key,
-                 log),
+                 settings_.relay.ordering == Ordering::key && settings_.relay.dead_blocks_key, log),
       reloader_(config, {backends, log, metrics_, clock_},
                 [this](const Settings& settings) { take_over(settings); }) {
   health_.on_set_up();

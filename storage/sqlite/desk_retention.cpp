@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <random>
 #include <utility>
 #include <variant>
@@ -167,6 +168,8 @@ struct Cleaner::Work {
   std::optional<Query> look_at;
   std::optional<Query> remove;
   std::optional<HoldClock::time_point> checkpointed_at;
+  std::deque<Seen> over;  // found by the last look, not yet removed
+  bool at_end = false;    // of the stage, once those are removed
 };
 
 std::vector<Cleaner::Seen> Cleaner::Work::look(const Value& after) {
@@ -253,6 +256,8 @@ void Cleaner::begin_stage(Stage stage) {
   position_ = Value{INT64_MIN};
   work_->look_at.reset();
   work_->remove.reset();
+  work_->over.clear();
+  work_->at_end = false;
   if (stage != Stage::processed) return;
   if (!thorough_) position_ = Value{walk_start_};
   first_kept_.reset();
@@ -325,36 +330,37 @@ bool Cleaner::is_over(const Seen& seen, WallTime before) const {
   return false;
 }
 
-// Looks at the next rows, and removes what is over its time among them.
+// Removes some of what the last look found; looks at the next rows when that is done.
 CleanStep Cleaner::run_stage(const CleanRequest& request) {
-  CleanStep step;
-  const auto begun = HoldClock::now();
   prepare(request);
-  const std::vector<Seen> seen = work_->look(position_);
-  const WallTime before =
-      clocks_.wall() - std::chrono::floor<std::chrono::milliseconds>(*term(request));
-  std::vector<Seen> over;
+  CleanStep step;
+  if (work_->over.empty()) {
+    const auto begun = HoldClock::now();
+    look(clocks_.wall() - std::chrono::floor<std::chrono::milliseconds>(*term(request)));
+    step.rest = kLookRest * (HoldClock::now() - begun);
+  } else {
+    remove(request, step);
+  }
+  if (work_->over.empty() && work_->at_end) end_stage();
+  return step;
+}
+
+void Cleaner::look(WallTime before) {
+  std::vector<Seen> seen = work_->look(position_);
   bool too_young = false;
-  for (const Seen& one : seen) {
+  for (Seen& one : seen) {
+    position_ = one.place;
     if (is_over(one, before)) {
-      over.push_back(one);
-    } else if (one.since) {
-      too_young = true;
+      work_->over.push_back(std::move(one));
+    } else {
+      too_young = too_young || one.since.has_value();
+      note_kept(one);
     }
   }
-  step.rest = kLookRest * (HoldClock::now() - begun);
-  const std::size_t tried = over.empty() ? 0 : remove(over, request, step);
-  const bool all = tried == over.size();
-  const Value upto = all ? (seen.empty() ? position_ : seen.back().place) : over[tried - 1].place;
-  for (const Seen& one : seen) {
-    if (one.place > upto) break;
-    if (!is_over(one, before)) note_kept(one);
-  }
-  position_ = upto;
-  const bool at_end = all && seen.size() < kLookedAtOnce;
-  const bool only_young = over.empty() && too_young && !thorough_;
-  if (at_end || (only_young && stage_ != Stage::dead_lettered)) end_stage();
-  return step;
+  // Dead letters die in another order than they stand in.
+  const bool ordered = stage_ != Stage::dead_lettered && stage_ != Stage::orphans;
+  const bool only_young = work_->over.empty() && too_young && ordered && !thorough_;
+  work_->at_end = only_young || seen.size() < kLookedAtOnce;
 }
 
 // A row that may be over its time later.
@@ -364,14 +370,13 @@ void Cleaner::note_kept(const Seen& seen) {
   first_kept_ = std::get<std::int64_t>(seen.place);
 }
 
-// One transaction. Returns how many of the rows it has dealt with.
-std::size_t Cleaner::remove(const std::vector<Seen>& over, const CleanRequest& request,
-                            CleanStep& step) {
+// One transaction.
+void Cleaner::remove(const CleanRequest& request, CleanStep& step) {
+  std::deque<Seen>& over = work_->over;
   const std::size_t limit = std::min(over.size(), pace_.limit(request.chunk));
-  Connection& connection = work_->desk.connection;
   std::size_t tried = 0;
   std::uint64_t removed = 0;
-  Transaction transaction(connection, Transaction::Kind::write);
+  Transaction transaction(work_->desk.connection, Transaction::Kind::write);
   const auto begun = HoldClock::now();
   while (tried < limit && HoldClock::now() - begun < CleanPace::kWorkMax) {
     removed += remove_one(over[tried]) ? 1 : 0;
@@ -379,11 +384,11 @@ std::size_t Cleaner::remove(const std::vector<Seen>& over, const CleanRequest& r
   }
   transaction.commit();
   step.held = HoldClock::now() - begun;
+  over.erase(over.begin(), over.begin() + static_cast<std::ptrdiff_t>(tried));
   count_of(stage_, step) += removed;
   pace_.held(tried, step.held);
   step.rest = CleanPace::rest(step.held, work_->others_wrote());
   work_->checkpoint_if_over(wal_limit_);
-  return tried;
 }
 
 // A row that refuses to go, for a trigger of the application's, stays.

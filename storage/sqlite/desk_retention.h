@@ -41,7 +41,8 @@ class Cleaner {
   std::optional<Duration> term(const CleanRequest& request) const;
   bool is_over(const Seen& seen, WallTime before) const;
   void note_kept(const Seen& seen);
-  std::size_t remove(const std::vector<Seen>& over, const CleanRequest& request, CleanStep& step);
+  void look(WallTime before);
+  void remove(const CleanRequest& request, CleanStep& step);
   bool remove_one(const Seen& seen);
   static std::uint64_t& count_of(Stage stage, CleanStep& step);
 

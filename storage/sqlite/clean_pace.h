@@ -38,7 +38,7 @@ class CleanPace {
   static constexpr Duration kHeldGood = std::chrono::microseconds{1500};
   static constexpr Duration kRestMin = std::chrono::milliseconds{1};
   static constexpr int kRestAlone = 4;
-  static constexpr int kRestAmongOthers = 20;  // at most a twentieth of the time is ours
+  static constexpr int kRestAmongOthers = 10;  // less than a tenth of the time is ours
   static constexpr std::size_t kLimitMin = 2;
   static constexpr std::size_t kLimitMax = 100'000;
 

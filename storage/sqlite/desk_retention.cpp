@@ -18,8 +18,8 @@ using HoldClock = std::chrono::steady_clock;
 constexpr std::size_t kLookedAtOnce = 1000;  // rows in one snapshot
 constexpr auto kThoroughInterval = std::chrono::hours{24};
 constexpr auto kCheckpointInterval = std::chrono::seconds{1};
-constexpr auto kBusyRestMin = std::chrono::milliseconds{20};
-constexpr std::uint64_t kBusyRestSpread = 30'000;  // microseconds
+constexpr auto kBusyRestMin = std::chrono::milliseconds{5};
+constexpr std::uint64_t kBusyRestSpread = 10'000;  // microseconds
 constexpr int kLookRest = 4;                       // reading takes at most a fifth of the time
 constexpr int kEventIdColumn = 4;
 constexpr const char* kGone = "gone";
@@ -334,12 +334,14 @@ bool Cleaner::is_over(const Seen& seen, WallTime before) const {
 CleanStep Cleaner::run_stage(const CleanRequest& request) {
   prepare(request);
   CleanStep step;
+  const WallTime before =
+      clocks_.wall() - std::chrono::floor<std::chrono::milliseconds>(*term(request));
   if (work_->over.empty()) {
     const auto begun = HoldClock::now();
-    look(clocks_.wall() - std::chrono::floor<std::chrono::milliseconds>(*term(request)));
+    look(before);
     step.rest = kLookRest * (HoldClock::now() - begun);
   } else {
-    remove(request, step);
+    remove(pace_.limit(request.chunk), before, step);
   }
   if (work_->over.empty() && work_->at_end) end_stage();
   return step;
@@ -365,21 +367,29 @@ void Cleaner::look(WallTime before) {
 
 // A row that may be over its time later.
 void Cleaner::note_kept(const Seen& seen) {
-  if (stage_ != Stage::processed || first_kept_) return;
-  if (seen.state == state::kDeadLettered || seen.state.empty()) return;
-  first_kept_ = std::get<std::int64_t>(seen.place);
+  if (stage_ != Stage::processed) return;
+  const bool may_go = seen.state == state::kProcessed || seen.state == state::kPending ||
+                      seen.state == state::kFailed;
+  if (!may_go) return;
+  const std::int64_t place = std::get<std::int64_t>(seen.place);
+  first_kept_ = std::min(first_kept_.value_or(place), place);
 }
 
 // One transaction.
-void Cleaner::remove(const CleanRequest& request, CleanStep& step) {
+void Cleaner::remove(std::size_t most, WallTime before, CleanStep& step) {
   std::deque<Seen>& over = work_->over;
-  const std::size_t limit = std::min(over.size(), pace_.limit(request.chunk));
+  const std::size_t limit = std::min(over.size(), most);
   std::size_t tried = 0;
   std::uint64_t removed = 0;
   Transaction transaction(work_->desk.connection, Transaction::Kind::write);
   const auto begun = HoldClock::now();
   while (tried < limit && HoldClock::now() - begun < CleanPace::kWorkMax) {
-    removed += remove_one(over[tried]) ? 1 : 0;
+    // The term may have become a longer one since the row was looked at.
+    if (is_over(over[tried], before)) {
+      removed += remove_one(over[tried]) ? 1 : 0;
+    } else {
+      note_kept(over[tried]);
+    }
     ++tried;
   }
   transaction.commit();

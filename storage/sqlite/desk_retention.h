@@ -42,7 +42,7 @@ class Cleaner {
   bool is_over(const Seen& seen, WallTime before) const;
   void note_kept(const Seen& seen);
   void look(WallTime before);
-  void remove(const CleanRequest& request, CleanStep& step);
+  void remove(std::size_t most, WallTime before, CleanStep& step);
   bool remove_one(const Seen& seen);
   static std::uint64_t& count_of(Stage stage, CleanStep& step);
 

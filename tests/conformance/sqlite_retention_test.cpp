@@ -98,7 +98,7 @@ TEST_CASE(
   CHECK(pace.limit(500) == 500);
   for (int i = 0; i < 100; ++i) pace.held(pace.limit(500), 1h);
   CHECK(pace.limit(500) >= 1);
-  CHECK(sqlite::CleanPace::rest(2ms, true) >= 40ms);
+  CHECK(sqlite::CleanPace::rest(2ms, true) >= 20ms);
   CHECK(sqlite::CleanPace::rest(2ms, false) >= 8ms);
   CHECK(sqlite::CleanPace::rest(0ms, false) >= 1ms);
 }

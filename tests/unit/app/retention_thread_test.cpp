@@ -45,9 +45,10 @@ struct RetentionFixture {
     return last;
   };
   StoreBackend store;
-  RetentionOptions options{.interval = 1ms};
+  RetentionOptions options;
 
   RetentionFixture() {
+    options.interval = 1ms;
     store.open_desk = [this](const StoreSettings&) { return std::make_unique<CleanDesk>(reply); };
   }
 

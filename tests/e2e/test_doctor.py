@@ -271,8 +271,11 @@ def test_an_isolated_circuit_and_a_pause_are_told_with_the_reason(world):
     assert "maintenance" in finding["what"]
     shell(finding, world.folder)
     assert content(outbox)
-    outbox.query("UPDATE outbox_relay_brokers SET paused = 1, reason = 'release'")
-    assert "release" in found(outbox, "outbox_paused", "warning")["what"]
+    assert run_command("pause", "--store", outbox.url, "--reason", "release").returncode == 0
+    finding = found(outbox, "outbox_paused", "warning")
+    assert "release" in finding["what"]
+    shell(finding, world.folder)
+    assert content(outbox)
 
 
 def test_a_held_write_lock_is_found_with_its_holder_and_a_busy_writer_is_none(world):

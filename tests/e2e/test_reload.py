@@ -168,3 +168,14 @@ def test_an_untouched_file_is_not_read_again(world):
     with open(os.path.join(world.folder, "another.yaml"), "w", encoding="utf-8") as file:
         file.write("relay: {}\n")
     holds(lambda: "configuration" not in relay.log_text(), 1, "nothing is read")
+
+
+def test_a_shorter_retention_applies_to_the_running_relay(world):
+    outbox = world.outbox()
+    relay = world.relay(outbox, "null:", {"retention": {"interval": "1s"}})
+    outbox.insert_many(50)
+    wait_processed(outbox, 10)
+    rewrite(relay, {"retention": {"interval": "1s", "processed": "0s"}})
+    until(lambda: outbox.value("SELECT count(*) FROM outbox_messages") == 0, 20,
+          lambda: f"delivered rows are removed: {outbox.states()}")
+    assert "needs restart" not in relay.log_text()

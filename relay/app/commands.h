@@ -71,8 +71,7 @@ int export_dead_letters(const Config& config, const Backends& backends,
 
 int find_messages(const Config& config, const Backends& backends, const MessageOptions& options);
 int show_message(const Config& config, const Backends& backends, const MessageOptions& options);
-int show_dead_letter(const Config& config, const Backends& backends,
-                     const MessageOptions& options);
+int show_dead_letter(const Config& config, const Backends& backends, const MessageOptions& options);
 
 // Keeps every relay of this outbox from leasing, or lets them go on.
 int pause_relays(const Config& config, const Backends& backends, bool paused,

@@ -112,10 +112,12 @@ RowState MappedFixture::read(const std::string& id) {
 }
 
 void MappedFixture::refuse_changes(const std::string& id) {
-  application_->exec(
-      fmt::format("CREATE TRIGGER \"refuse {}\" BEFORE UPDATE ON {} WHEN old.{} = '{}' "
-                  "BEGIN SELECT raise(ABORT, 'this row is under audit'); END",
-                  id, table(), shape_.key, id));
+  for (const char* change : {"UPDATE", "DELETE"}) {
+    application_->exec(
+        fmt::format("CREATE TRIGGER \"refuse {} {}\" BEFORE {} ON {} WHEN old.{} = '{}' "
+                    "BEGIN SELECT raise(ABORT, 'this row is under audit'); END",
+                    change, id, change, table(), shape_.key, id));
+  }
 }
 
 std::string MappedFixture::column(const std::string& name) const {

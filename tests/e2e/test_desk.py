@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import subprocess
+import uuid
 
 import pytest
 
@@ -184,3 +185,36 @@ def test_commands_at_the_desk_say_when_there_is_no_database(world):
                   ["dead-letters", "export"], ["dead-letters", "discard", "x", "--yes"]):
         done = run_command(*words, "--store", url)
         assert done.returncode == 3 and "absent.db" in done.stderr, (words, done)
+
+
+def test_ids_kept_as_bytes_are_found_as_texts_on_a_foreign_table(world):
+    outbox, receiver = world.outbox(create=False), world.receiver()
+    receiver.rules({"types": ["order.bad"], "status": 422})
+    ids = [uuid.uuid4() for _ in range(2)]
+    with outbox.connection() as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE OutboxMessages (Id BLOB NOT NULL PRIMARY KEY,"
+                         " Type TEXT NOT NULL, Content TEXT NOT NULL, OccurredOnUtc TEXT NOT NULL,"
+                         " ProcessedOnUtc TEXT, Error TEXT)")
+        for row_id, kind in zip(ids, ("order.bad", "order.good")):
+            database.execute("INSERT INTO OutboxMessages (Id, Type, Content, OccurredOnUtc)"
+                             " VALUES (?, ?, '{}', datetime('now'))", (row_id.bytes_le, kind))
+    mapped = {"store": {"preset": "dotnet", "table": "OutboxMessages"}}
+    relay = world.relay(outbox, receiver, mapped)
+    receiver.wait_for_ids([str(ids[1])], 10)
+    words = ("--config", relay.config_path, "-o", "jsonl")
+
+    def found(*more):
+        done = run_command("messages", "find", *more, *words)
+        return {entry["id"]: entry["state"] for entry in json_lines(done.stdout)}
+
+    until(lambda: found() == {str(ids[0]): "dead_lettered", str(ids[1]): "processed"}, 10,
+          lambda: f"both are decided: {found()}")
+    assert found(str(ids[0])) == {str(ids[0]): "dead_lettered"}
+    shown = json.loads(run_command("messages", "show", str(ids[0]).upper(), *words).stdout)
+    assert shown["columns"]["Type"] == "order.bad" and shown["attempts"] == 1
+    assert [entry["outcome"] for entry in shown["attemptHistory"]] == ["refused"]
+    done = run_command("dead-letters", "discard", str(ids[0]), "--yes", "--config",
+                       relay.config_path)
+    assert done.returncode == 0, done
+    assert outbox.query("SELECT Type FROM OutboxMessages") == [("order.good",)]

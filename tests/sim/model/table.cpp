@@ -71,7 +71,9 @@ Turn Table::turn(ProcessId who, const TurnRequest& request, Time now) {
   turn.leases_lost = incarnation.leases_ended;
   LeaseRequest asked = request.lease;
   turn.circuit_held = circuit_held_;
-  if ((turn.leases_lost && !scenario_.lost_turn_leases) || circuit_held_) asked.limit = 0;
+  turn.paused = paused_;
+  if ((turn.leases_lost && !scenario_.lost_turn_leases) || circuit_held_ || paused_)
+    asked.limit = 0;
   LeaseChoice choice(*this, who, asked, now);
   choice.run();
   turn.more = choice.more();
@@ -110,6 +112,7 @@ Turn Table::repeat(Incarnation& incarnation, ProcessId who, const TurnRequest& r
   turn.more = choice.more();
   turn.next_due = choice.next_due();
   turn.circuit_held = circuit_held_;
+  turn.paused = paused_;
   turn.leases_lost = incarnation.last_told_lost || incarnation.leases_ended;
   if (incarnation.leases_ended || (turn.leases_lost && !scenario_.lost_turn_leases)) {
     incarnation.leases_ended = false;

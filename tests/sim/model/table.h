@@ -39,6 +39,8 @@ class Table {
 
   // By an operator: the broker's circuit is isolated, and rows are not leased.
   void hold_circuit(bool hold) { circuit_held_ = hold; }
+  // By an operator: rows are not leased.
+  void pause(bool paused) { paused_ = paused; }
 
   Turn turn(ProcessId who, const TurnRequest& request, Time now);
   // A turn with much to settle may be written in parts: these are, and the rest is not.
@@ -74,6 +76,7 @@ class Table {
   std::map<ProcessId, Incarnation> incarnations_;
   LeaseId epoch_ = 0;
   bool circuit_held_ = false;
+  bool paused_ = false;
 };
 
 }  // namespace outbox::sim

@@ -41,6 +41,7 @@ World::World(const Scenario& scenario)
               }),
       chaos_(mix(scenario.seed, "chaos")),
       operator_(mix(scenario.seed, "operator")),
+      pauses_(mix(scenario.seed, "pause")),
       slots_(scenario.relays) {
   for (Facts* check :
        std::initializer_list<Facts*>{&lease_checks_, &delivery_checks_, &verdict_checks_,
@@ -198,7 +199,10 @@ void World::operate() {
     trace_.event(events_.now(), "operator", "wipe");
     table_.wipe_leases(events_.now());
   }
-  if (has(scenario_.faults, Fault::isolate)) table_.hold_circuit(operator_.chance(0.4));
+  if (has(scenario_.faults, Fault::isolate)) {
+    table_.hold_circuit(operator_.chance(0.4));
+    table_.pause(pauses_.chance(0.3));
+  }
 }
 
 void World::end_faults() {
@@ -207,6 +211,7 @@ void World::end_faults() {
   context_.faults_on = false;
   broker_.end_faults();
   table_.hold_circuit(false);
+  table_.pause(false);
   court_.on_faults_end(events_.now());
   report_.faults_ended = events_.now();
   const std::size_t first = chaos_.below(slots_.size());

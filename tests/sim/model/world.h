@@ -88,6 +88,7 @@ class World {
   Writer writer_;
   Random chaos_;
   Random operator_;
+  Random pauses_;  // of its own, so that the others draw what they drew before there were pauses
   std::vector<Slot> slots_;
   ProcessId last_process_ = 0;
   bool over_ = false;

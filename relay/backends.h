@@ -12,6 +12,7 @@
 
 #include "relay/bell.h"
 #include "relay/clock.h"
+#include "relay/foreign_table.h"
 #include "relay/inspection.h"
 #include "relay/outbox_desk.h"
 #include "relay/outbox_store.h"
@@ -58,6 +59,12 @@ struct StoreBackend {
   std::function<Answer<SchemaCheck>(const StoreSettings&)> check_schema;
   // Who is at work on the outbox, and what went wrong of late. Changes nothing.
   std::function<Answer<StoreOverview>(const StoreSettings&)> overview;
+  // Begins on a foreign table as ordered.
+  std::function<Answer<AdoptionCount>(const StoreSettings&, const AdoptionOrder&)> adopt;
+  // The tables of the database that look like an outbox, the likeliest first; writes nothing.
+  // `only`: this table, whatever it is called; empty: any.
+  std::function<Answer<std::vector<TableProposal>>(const StoreSettings&, const std::string& only)>
+      detect;
 };
 
 struct TlsSettings {

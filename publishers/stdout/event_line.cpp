@@ -77,7 +77,7 @@ EventLine event_line(const Publication& publication) {
   std::string& text = line.text;
   text.reserve(message.payload.size() + 512);
   text += "{\"id\":" + json_string(message.id) + ",\"type\":" + json_string(message.event_type);
-  text += ",\"time\":" + json_string(message.occurred_on);
+  if (!message.occurred_on.empty()) text += ",\"time\":" + json_string(message.occurred_on);
   if (message.ordering_key) text += ",\"key\":" + json_string(*message.ordering_key);
   if (!publication.destination.empty())
     text += ",\"destination\":" + json_string(publication.destination);

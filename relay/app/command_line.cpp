@@ -16,6 +16,7 @@
 #include "relay/app/man_page.h"
 #include "relay/app/printable.h"
 #include "relay/app/suggest.h"
+#include "relay/app/units.h"
 
 namespace outbox {
 namespace {
@@ -94,6 +95,8 @@ class CommandLine {
     add_common_flags(app_, before_);
     add_run();
     add_init();
+    add_mapping();
+    add_adopt();
     add_validate();
     add_print_config();
     add_healthcheck();
@@ -182,6 +185,40 @@ class CommandLine {
         ->excludes("--apply");
     on_chosen(command, {.store = true},
               [this](const Config& config) { return init_outbox(config, backends_, init_); });
+  }
+
+  void add_mapping() {
+    auto* group = app_.add_subcommand("mapping", "Use an outbox table that is there already");
+    group->require_subcommand(1);
+    auto* detect = add_command(*group, "detect",
+                               "Propose settings for it, and show rows as they would go out");
+    on_chosen(detect, {.store = true}, [this](const Config& config) {
+      const auto& table = after_.table ? after_.table : before_.table;
+      return detect_tables(config, backends_, table.value_or(""));
+    });
+  }
+
+  void add_adopt() {
+    auto* command = add_command(
+        app_, "adopt", "Say what is to become of old rows in a table that was there before");
+    auto* which = command->add_option_group("Rows", "one of these");
+    which->add_flag("--all", adopt_.all, "send all of them");
+    which
+        ->add_option_function<std::string>(
+            "--since",
+            [this](const std::string& text) {
+              adopt_.since = parse_instant(text);
+              if (!adopt_.since) refuse("--since: write a time such as 2026-11-30T18:00:00Z");
+            },
+            "send those of events since then, leave the others alone")
+        ->type_name("TIME");
+    which->add_flag("--skip-older", adopt_.skip_older,
+                    "leave those alone that are older than an hour");
+    which->require_option(1);
+    command->add_flag("--dry-run", adopt_.dry_run, "only count");
+    command->add_option("--reason", adopt_.reason, "why, for the audit table")->type_name("TEXT");
+    on_chosen(command, {.store = true},
+              [this](const Config& config) { return adopt_table(config, backends_, adopt_); });
   }
 
   void add_validate() {
@@ -303,6 +340,7 @@ class CommandLine {
   CommonFlags before_;  // given before the command
   CommonFlags after_;   // given after it
   InitOptions init_;
+  AdoptOptions adopt_;
   Probe probe_ = Probe::live;
   std::string broker_reason_;
   DemoOptions demo_;

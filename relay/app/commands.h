@@ -1,6 +1,8 @@
 // What the subcommands do. Data goes to stdout, talk to stderr; each returns the exit code.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 
 #include "relay/app/config.h"
@@ -80,6 +82,21 @@ int pause_relays(const Config& config, const Backends& backends, bool paused,
 // Holds the broker's circuit open for every relay of this outbox, or lets it go.
 int hold_circuit(const Config& config, const Backends& backends, bool hold,
                  const std::string& reason);
+
+// Proposes settings for the table of the database that looks most like an outbox, or for `table`,
+// and shows rows as they would go out. Writes nothing.
+int detect_tables(const Config& config, const Backends& backends, const std::string& table);
+
+struct AdoptOptions {
+  bool all = false;
+  bool skip_older = false;  // than an hour
+  std::optional<std::chrono::sys_time<std::chrono::milliseconds>> since;
+  bool dry_run = false;
+  std::string reason;
+};
+
+// Begins on a foreign table.
+int adopt_table(const Config& config, const Backends& backends, const AdoptOptions& options);
 
 int print_version(const Backends& backends, bool verbose);
 

@@ -1,6 +1,7 @@
 #include "relay/app/units.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <array>
 #include <charconv>
@@ -175,6 +176,17 @@ std::string format_address(const HostPort& address) {
   const bool brackets = address.host.find(':') != std::string::npos;
   return brackets ? fmt::format("[{}]:{}", address.host, address.port)
                   : fmt::format("{}:{}", address.host, address.port);
+}
+
+std::optional<std::chrono::sys_time<std::chrono::milliseconds>> parse_instant(
+    const std::string& text) {
+  for (const char* form : {"%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d"}) {
+    std::tm time{};
+    const char* const end = ::strptime(text.c_str(), form, &time);
+    if (end == nullptr || *end != 0) continue;
+    return std::chrono::sys_time<std::chrono::milliseconds>(std::chrono::seconds(::timegm(&time)));
+  }
+  return std::nullopt;
 }
 
 }  // namespace outbox

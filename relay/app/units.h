@@ -1,7 +1,9 @@
 // Durations, sizes and addresses as people write them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,6 +25,10 @@ Parsed<Duration> parse_duration(std::string_view text);
 std::string format_duration(Duration duration);
 // For people, at most two units: "1h11m" of 1h11m42s300ms.
 std::string about_duration(Duration duration);
+
+// "2026-11-30T18:00:00Z", "2026-11-30 18:00:00" and "2026-11-30", in UTC.
+std::optional<std::chrono::sys_time<std::chrono::milliseconds>> parse_instant(
+    const std::string& text);
 
 // "64MiB", "4KiB", "512B": a whole number with a unit of B KiB MiB GiB TiB.
 Parsed<std::uint64_t> parse_size(std::string_view text);

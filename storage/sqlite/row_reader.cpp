@@ -6,8 +6,6 @@
 #include <climits>
 #include <utility>
 
-#include "storage/sqlite/headers.h"
-#include "storage/sqlite/identifiers.h"
 #include "storage/sqlite/row_handle.h"
 
 namespace outbox::sqlite {
@@ -15,31 +13,18 @@ namespace {
 
 // No other column may hold more than this, so that a row takes a bounded amount of memory.
 constexpr std::uint64_t kValueBytesMax = 1u << 20;
-constexpr int kPayload = 10;  // columns of what is read
-constexpr int kRowKey = 11;
-constexpr int kPlace = 12;
 
 // Rows found by few others between them are read in one pass.
 constexpr std::size_t kSparseness = 2;
 
-std::string read_sql(const Sql& sql, const std::string& payload, const std::string& where) {
-  const Columns& c = sql.mapping().columns;
-  return fmt::format(
-      "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {} FROM {} AS o WHERE {}",
-      sql.column(c.id), sql.column(c.event_type), sql.value(c.ordering_key),
-      sql.value(c.destination), sql.value(c.content_type), sql.value(c.traceparent), sql.headers(),
-      sql.value(c.occurred_on), sql.value(c.not_before), sql.value(c.retry_count), payload,
-      sql.row_key(), sql.order(), sql.table(), where);
-}
-
 std::string one_sql(const Sql& sql) {
-  return read_sql(sql, fmt::format("CASE WHEN ?2 THEN {} END", sql.payload()),
-                  fmt::format("{} = ?1", sql.row_key()));
+  return message_sql(sql, fmt::format("CASE WHEN ?2 THEN {} END", sql.payload()),
+                     fmt::format("{} = ?1", sql.row_key()));
 }
 
 std::string run_sql(const Sql& sql) {
-  return read_sql(sql, sql.payload(),
-                  fmt::format("{0} BETWEEN ?1 AND ?2 ORDER BY {0}", sql.order()));
+  return message_sql(sql, sql.payload(),
+                     fmt::format("{0} BETWEEN ?1 AND ?2 ORDER BY {0}", sql.order()));
 }
 
 bool is_too_big(const SQLite::Exception& error) {
@@ -75,64 +60,6 @@ class ValueLimit {
   int before_;
 };
 
-// Collects the first thing that is wrong with a row.
-class Defects {
- public:
-  void add(const std::string& column, const std::string& what) {
-    if (!first_) first_ = fmt::format("column {}: {}", column, what);
-  }
-  std::optional<std::string> first() const { return first_; }
-
- private:
-  std::optional<std::string> first_;
-};
-
-// A text fit to be an attribute of a message.
-std::optional<std::string> attribute(const Query::Rows& rows, int index, const std::string& column,
-                                     Defects& defects) {
-  const SQLite::Column value = rows.column(index);
-  if (value.isNull()) return std::nullopt;
-  if (value.isBlob()) {
-    defects.add(column, "holds a BLOB, not a text");
-    return std::nullopt;
-  }
-  std::string text = value.getString();
-  const std::size_t nul = text.find('\0');
-  if (nul != std::string::npos) {
-    defects.add(column, fmt::format("holds a NUL at byte {}", nul + 1));
-    return std::nullopt;
-  }
-  if (!is_utf8(text)) {
-    defects.add(column, "is not valid UTF-8");
-    return std::nullopt;
-  }
-  return text;
-}
-
-std::string required(const Query::Rows& rows, int index, const std::string& column,
-                     Defects& defects) {
-  std::string text = attribute(rows, index, column, defects).value_or("");
-  if (text.empty()) defects.add(column, "is empty");
-  return text;
-}
-
-// Other tables may keep a GUID as its bytes.
-std::optional<std::string> guid(const Query::Rows& rows, int index, const Mapping& mapping) {
-  if (!mapping.foreign() || !rows.column(index).isBlob()) return std::nullopt;
-  return guid_text(rows.text(index));
-}
-
-std::string id_of(const Query::Rows& rows, const Mapping& mapping, Defects& defects) {
-  if (auto found = guid(rows, 0, mapping)) return *found;
-  return required(rows, 0, mapping.columns.id, defects);
-}
-
-std::optional<std::string> key_of(const Query::Rows& rows, const Mapping& mapping,
-                                  Defects& defects) {
-  if (auto found = guid(rows, 2, mapping)) return found;
-  return attribute(rows, 2, mapping.columns.ordering_key, defects);
-}
-
 }  // namespace
 
 RowReader::RowReader(Connection& connection, const Sql& sql, std::string outbox,
@@ -140,13 +67,10 @@ RowReader::RowReader(Connection& connection, const Sql& sql, std::string outbox,
     : connection_(connection),
       outbox_(std::move(outbox)),
       side_rows_(side_rows),
-      clocks_(clocks),
-      mapping_(sql.mapping()),
-      columns_(mapping_.columns),
+      columns_(connection, sql.mapping(), clocks),
       sizes_(connection, sql.mapping().table, sql.mapping().columns.payload),
       one_(connection.database(), one_sql(sql)),
       run_(connection.database(), run_sql(sql)),
-      times_(connection, mapping_.times),
       leased_(connection.database(),
               fmt::format("SELECT held.row_key, {0}, held.alone, held.noted "
                           "FROM outbox_relay_leases AS held LEFT JOIN {1} AS o "
@@ -179,9 +103,10 @@ bool RowReader::load_run(std::span<const Picked> rows, LeaseId lease, Loaded& lo
   };
   try {
     while (next != rows.end() && found.next()) {
-      if (!skip_to(found.integer(kPlace))) continue;
-      if (found.value(kRowKey) != next->key) return false;
-      loaded.messages.push_back(complete(read_columns(found, *next, true), *next, lease));
+      if (!skip_to(found.integer(kPlaceColumn))) continue;
+      if (found.value(kKeyColumn) != next->key) return false;
+      loaded.messages.push_back(
+          complete(columns_.read(found, next->payload_size, true), *next, lease));
       ++next;
     }
   } catch (const SQLite::Exception& error) {
@@ -226,7 +151,7 @@ std::optional<Message> RowReader::read(const Picked& picked, std::uint64_t paylo
     const bool loads = picked.payload_size <= payload_max;
     auto rows = one_.rows(picked.key, loads ? 1 : 0);
     if (!rows.next()) return std::nullopt;
-    return read_columns(rows, picked, loads);
+    return columns_.read(rows, picked.payload_size, loads);
   } catch (const SQLite::Exception& error) {
     if (!is_too_big(error)) throw;
     Message message;
@@ -242,53 +167,6 @@ Message RowReader::complete(Message message, const Picked& picked, LeaseId lease
   message.alone = picked.alone;
   read_history(picked, message);
   return message;
-}
-
-Message RowReader::read_columns(const Query::Rows& rows, const Picked& picked, bool loads) {
-  Message message;
-  Defects defects;
-  message.id = id_of(rows, mapping_, defects);
-  message.event_type = required(rows, 1, columns_.event_type, defects);
-  message.ordering_key = key_of(rows, mapping_, defects);
-  message.destination = attribute(rows, 3, columns_.destination, defects);
-  message.content_type = attribute(rows, 4, columns_.content_type, defects);
-  message.traceparent = attribute(rows, 5, columns_.traceparent, defects);
-  const auto headers = attribute(rows, 6, columns_.headers, defects);
-  if (headers && !headers->empty()) {
-    if (const auto defect = parse_headers(*headers, message.headers)) {
-      defects.add(columns_.headers, *defect);
-    }
-  }
-  if (loads && rows.null(kPayload)) defects.add(columns_.payload, "holds no payload");
-  message.defect = defects.first();
-  read_times(rows, message);
-  message.history.retry_count =
-      static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows.integer(9), 0, UINT32_MAX));
-  message.payload_size = picked.payload_size;
-  if (!rows.null(kPayload)) {
-    message.payload = rows.text(kPayload);
-    message.payload_size = message.payload.size();
-  }
-  return message;
-}
-
-void RowReader::read_times(const Query::Rows& rows, Message& message) {
-  if (columns_.occurred_on.empty()) return read_not_before(rows, message);
-  std::string occurred = rows.text(7);
-  const auto time = times_.read(occurred);
-  if (time) {
-    message.occurred_on = has_rfc3339_form(occurred) ? std::move(occurred) : to_text(*time);
-    message.age = std::max<Duration>(clocks_.wall() - *time, Duration{0});
-  } else if (!message.defect) {
-    message.defect = fmt::format("column {}: holds no time", columns_.occurred_on);
-  }
-  read_not_before(rows, message);
-}
-
-void RowReader::read_not_before(const Query::Rows& rows, Message& message) {
-  if (!rows.null(8) && !message.defect && !times_.read(rows.text(8))) {
-    message.defect = fmt::format("column {}: holds no time", columns_.not_before);
-  }
 }
 
 void RowReader::read_history(const Picked& picked, Message& message) {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "relay/message.h"
+#include "storage/sqlite/message_columns.h"
 #include "storage/sqlite/selector.h"
 #include "storage/sqlite/side_rows.h"
-#include "storage/sqlite/time_reader.h"
 
 namespace outbox::sqlite {
 
@@ -37,21 +37,15 @@ class RowReader {
                  Loaded& loaded);
   std::optional<Message> read(const Picked& picked, std::uint64_t payload_max);
   Message complete(Message message, const Picked& picked, LeaseId lease);
-  Message read_columns(const Query::Rows& rows, const Picked& picked, bool loads);
-  void read_times(const Query::Rows& rows, Message& message);
-  void read_not_before(const Query::Rows& rows, Message& message);
   void read_history(const Picked& picked, Message& message);
 
   Connection& connection_;
   std::string outbox_;
   SideRows& side_rows_;
-  const Clocks& clocks_;
-  const Mapping mapping_;
-  const Columns& columns_;
+  MessageColumns columns_;
   SizeProbe sizes_;
   Query one_;
   Query run_;
-  TimeReader times_;
   Query leased_;
 };
 

@@ -121,16 +121,6 @@ bool has_table(Connection& connection, const std::string& name) {
   return rows.next();
 }
 
-std::vector<TableColumn> columns_of(Connection& connection, const std::string& table) {
-  Query list(connection.database(),
-             "SELECT name, type, pk = 1 AND (SELECT count(*) FROM pragma_table_xinfo(?1, 'main') "
-             "WHERE pk > 0) = 1 FROM pragma_table_xinfo(?1, 'main')");
-  std::vector<TableColumn> result;
-  auto rows = list.rows(table);
-  while (rows.next()) result.push_back({rows.text(0), rows.text(1), rows.integer(2) != 0});
-  return result;
-}
-
 // Whether no two rows have the same value in that column.
 bool is_unique(Connection& connection, const std::string& table, const TableColumn& column) {
   if (column.primary_key) return true;
@@ -210,6 +200,16 @@ void create_file(const std::string& path) {
 }
 
 }  // namespace
+
+std::vector<TableColumn> columns_of(Connection& connection, const std::string& table) {
+  Query list(connection.database(),
+             "SELECT name, type, pk = 1 AND (SELECT count(*) FROM pragma_table_xinfo(?1, 'main') "
+             "WHERE pk > 0) = 1 FROM pragma_table_xinfo(?1, 'main')");
+  std::vector<TableColumn> result;
+  auto rows = list.rows(table);
+  while (rows.next()) result.push_back({rows.text(0), rows.text(1), rows.integer(2) != 0});
+  return result;
+}
 
 std::string outbox_ddl(const Mapping& mapping) {
   if (mapping.foreign()) return {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "storage/sqlite/connection.h"
 #include "storage/sqlite/mapping.h"
@@ -21,6 +22,8 @@ std::string complete_ddl(const Mapping& mapping);
 // the relay's own rows. Throws Unusable if there is no such table, it lacks columns, rows can't be
 // told apart, or it is a view or a table without rowid.
 Mapping require_outbox(Connection& connection, Mapping mapping);
+
+std::vector<TableColumn> columns_of(Connection& connection, const std::string& table);
 
 // Makes sure that the relay's tables are there and of a version that this program knows. Creates
 // them if it may; throws Unusable if not.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "storage/sqlite/adoption.h"
 #include "storage/sqlite/schema.h"
 
 namespace outbox::sqlite {
@@ -33,6 +34,7 @@ Session::Session(const std::string& path, const Mapping& wanted, bool may_create
   // Checked once more under this version: what was changed meanwhile would go unnoticed else.
   schema_version = connection.schema_version();
   require_outbox(connection, wanted);
+  require_adoption(connection, sql, clocks);
 }
 
 void Session::require_same_schema() {

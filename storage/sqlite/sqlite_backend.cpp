@@ -1,6 +1,8 @@
 #include <sqlite3.h>
 
 #include "relay/backends.h"
+#include "storage/sqlite/adoption.h"
+#include "storage/sqlite/detection.h"
 #include "storage/sqlite/doctor.h"
 #include "storage/sqlite/overview.h"
 #include "storage/sqlite/schema.h"
@@ -33,20 +35,48 @@ std::string apply_ddl(const StoreSettings& settings) {
   }
 }
 
-Answer<SchemaCheck> check_schema(const StoreSettings& settings) {
-  const std::string path = sqlite::path_of(settings.url);
-  Answer<SchemaCheck> answer;
+constexpr auto kPatience = std::chrono::seconds{5};
+
+// Asks the database; an exception is the answer's error.
+template <class Value, class Ask>
+Answer<Value> ask(const StoreSettings& settings, const Ask& question) {
+  Answer<Value> answer;
+  std::string path = settings.url;
   try {
-    constexpr auto kPatience = std::chrono::seconds{2};
+    path = sqlite::path_of(settings.url);
     sqlite::Connection connection(path, kPatience);
-    const sqlite::Mapping mapping = sqlite::mapping_of(settings);
-    answer.value = sqlite::compare_schema(connection, mapping);
+    question(connection, answer.value);
   } catch (const SQLite::Exception& error) {
     answer.error = sqlite::describe(path, error);
   } catch (const std::exception& error) {
     answer.error = error.what();
   }
   return answer;
+}
+
+Answer<SchemaCheck> check_schema(const StoreSettings& settings) {
+  return ask<SchemaCheck>(settings, [&](sqlite::Connection& connection, SchemaCheck& check) {
+    check = sqlite::compare_schema(connection, sqlite::mapping_of(settings));
+  });
+}
+
+Answer<AdoptionCount> adopt(const StoreSettings& settings, const AdoptionOrder& order) {
+  return ask<AdoptionCount>(settings, [&](sqlite::Connection& connection, AdoptionCount& count) {
+    const sqlite::BootClock boot;
+    const sqlite::Clocks clocks = sqlite::system_clocks(boot);
+    const auto mapping = sqlite::require_outbox(connection, sqlite::mapping_of(settings));
+    sqlite::require_relay_tables(connection, settings.create_relay_tables);
+    count = sqlite::adopt(connection, sqlite::Sql(connection, mapping), order, clocks);
+  });
+}
+
+Answer<std::vector<TableProposal>> detect(const StoreSettings& settings, const std::string& only) {
+  using Proposals = std::vector<TableProposal>;
+  return ask<Proposals>(settings, [&](sqlite::Connection& connection, Proposals& proposals) {
+    const sqlite::BootClock boot;
+    const sqlite::Clocks clocks = sqlite::system_clocks(boot);
+    proposals = sqlite::detect(connection, settings, only, clocks);
+  });
 }
 
 }  // namespace
@@ -72,6 +102,8 @@ void add_sqlite_store(Backends& backends) {
   backend.inspect = sqlite::inspect;
   backend.check_schema = check_schema;
   backend.overview = sqlite::overview_of;
+  backend.adopt = adopt;
+  backend.detect = detect;
   backends.stores["sqlite"] = std::move(backend);
 }
 

@@ -1,0 +1,105 @@
+// mapping detect, adopt: somebody else's table.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "relay/app/commands.h"
+#include "relay/app/exit_codes.h"
+#include "relay/app/printable.h"
+
+namespace outbox {
+namespace {
+
+constexpr auto kOld = std::chrono::hours{1};
+
+void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+void say(const std::string& text) { std::fputs(("outbox-relay: " + text + "\n").c_str(), stderr); }
+
+// A name as YAML takes it, whatever is in it.
+std::string yaml(const std::string& text) {
+  std::string quoted = "\"";
+  append_escaped(quoted, text, SIZE_MAX);
+  return quoted + "\"";
+}
+
+void print_example(const Message& message) {
+  const auto line = [](const char* name, const std::string& value) {
+    print(fmt::format("#     {:<11} {}\n", name, printable(value, 60)));
+  };
+  print(fmt::format("#   - id          {}\n", printable(message.id, 60)));
+  line("type", message.event_type);
+  if (!message.occurred_on.empty()) line("time", message.occurred_on);
+  if (message.ordering_key) line("key", *message.ordering_key);
+  if (message.destination) line("destination", *message.destination);
+  if (message.content_type) line("content", *message.content_type);
+  for (const Header& header : message.headers) line("header", header.name + ": " + header.value);
+  line("payload", message.payload);
+  if (message.defect) line("NOT SENT", *message.defect);
+}
+
+// YAML that can be put into a configuration file; what is only to be read stands behind #.
+void print_proposal(const StoreSettings& settings, const TableProposal& proposal) {
+  print(fmt::format("store:\n  url: {}\n  table: {}\n  preset: {}\n",
+                    yaml(redacted_url(settings.url)), yaml(proposal.table), proposal.preset));
+  for (const auto& [title, entries] :
+       {std::pair("columns", &settings.columns), std::pair("states", &settings.states)}) {
+    if (entries->empty()) continue;
+    print(fmt::format("  {}:\n", title));
+    for (const auto& [key, name] : *entries) print(fmt::format("    {}: {}\n", key, yaml(name)));
+  }
+  print("# its columns:\n");
+  for (const auto& [key, name] : proposal.columns) {
+    print(fmt::format("#   {:<16} {}\n", key, printable(name)));
+  }
+  print(fmt::format("# rows that would be sent: {}{}\n", proposal.waiting,
+                    proposal.examples.empty() ? "" : "; the first:"));
+  for (const Message& message : proposal.examples) print_example(message);
+}
+
+}  // namespace
+
+int detect_tables(const Config& config, const Backends& backends, const std::string& table) {
+  const StoreSettings& settings = config.settings.store;
+  const auto found = backends.stores.at(scheme_of(settings.url)).detect(settings, table);
+  if (!found.ok()) {
+    say(printable_sentence(found.error));
+    return kNotReachable;
+  }
+  if (found.value.empty()) {
+    say("no table here looks like an outbox: name its columns in store.columns");
+    return kNotFound;
+  }
+  const TableProposal& best = found.value.front();
+  if (!best.problem.empty()) {
+    say(printable_sentence(best.problem));
+    return kFailed;
+  }
+  print_proposal(settings, best);
+  for (std::size_t i = 1; i < found.value.size(); ++i) {
+    say(fmt::format("also like an outbox ({}): {}: see it with --table", found.value[i].preset,
+                    printable(found.value[i].table)));
+  }
+  return kDone;
+}
+
+int adopt_table(const Config& config, const Backends& backends, const AdoptOptions& options) {
+  const StoreSettings& settings = config.settings.store;
+  AdoptionOrder order;
+  order.dry_run = options.dry_run;
+  order.reason = options.reason.empty() ? "by command" : options.reason;
+  order.since = options.since;
+  if (options.skip_older) {
+    order.since =
+        std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now()) - kOld;
+  }
+  const auto done = backends.stores.at(scheme_of(settings.url)).adopt(settings, order);
+  if (!done.ok()) {
+    say(printable_sentence(done.error));
+    return kNotReachable;
+  }
+  print(fmt::format("{} rows {}, {} skipped\n", done.value.taken,
+                    options.dry_run ? "would be sent" : "to be sent", done.value.skipped));
+  return kDone;
+}
+
+}  // namespace outbox

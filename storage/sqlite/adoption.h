@@ -1,0 +1,23 @@
+// Beginning on somebody else's table, whose old rows may be there by mistake: years of them must
+// not flood consumers.
+#pragma once
+
+#include "relay/backends.h"
+#include "storage/sqlite/connection.h"
+#include "storage/sqlite/sql.h"
+#include "storage/sqlite/times.h"
+
+namespace outbox::sqlite {
+
+// Throws Unusable, saying what to do, while a foreign table holds rows to be sent that are older
+// than an hour (or whose age is not known) and nobody has said what is to become of them. A table
+// without is taken on as it stands; its first relay writes that down. Throws Busy.
+void require_adoption(Connection& connection, const Sql& sql, const Clocks& clocks);
+
+// Takes the table on. Rows from before `order.since` are marked beside the table as skipped: they
+// are left alone until a later order takes them in. In short transactions, with pauses. A dry run
+// only counts.
+AdoptionCount adopt(Connection& connection, const Sql& sql, const AdoptionOrder& order,
+                    const Clocks& clocks);
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,145 @@
+#include "storage/sqlite/detection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "storage/sqlite/message_columns.h"
+#include "storage/sqlite/presets.h"
+#include "storage/sqlite/schema.h"
+
+namespace outbox::sqlite {
+namespace {
+
+constexpr int kExamples = 3;
+constexpr std::size_t kPreview = 1024;  // bytes of a payload
+constexpr int kShownMax = 1 << 20;
+constexpr std::size_t kWaitingMax = 1'000'000;
+
+struct Fit {
+  Mapping mapping;
+  std::size_t columns = 0;  // of the preset that the table has
+  std::string problem;
+};
+
+std::vector<std::string> tables_of(Connection& connection) {
+  Query list(connection.database(),
+             "SELECT name FROM main.sqlite_schema WHERE type = 'table' "
+             "AND lower(name) NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
+             "AND lower(name) NOT LIKE 'outbox\\_relay\\_%' ESCAPE '\\' ORDER BY name");
+  std::vector<std::string> names;
+  auto rows = list.rows();
+  while (rows.next()) names.push_back(rows.text(0));
+  return names;
+}
+
+std::size_t count_columns(const Mapping& mapping) {
+  return static_cast<std::size_t>(
+      std::count_if(mapping.choices.begin(), mapping.choices.end(),
+                    [&](const auto& choice) { return !(mapping.columns.*choice.column).empty(); }));
+}
+
+Fit fit(Connection& connection, StoreSettings settings, const std::string& table,
+        const std::string& preset) {
+  Fit result;
+  settings.table = table;
+  settings.preset = preset;
+  try {
+    result.mapping = mapping_of(settings);
+    result.mapping = require_outbox(connection, result.mapping);
+    result.columns = count_columns(result.mapping);
+  } catch (const std::exception& error) {
+    result.problem = error.what();
+  }
+  return result;
+}
+
+// The preset of which the table has most.
+std::optional<Fit> best_fit(Connection& connection, const StoreSettings& settings,
+                            const std::string& table) {
+  std::optional<Fit> best;
+  for (const std::string& preset : preset_names()) {
+    Fit candidate = fit(connection, settings, table, preset);
+    if (!candidate.problem.empty()) continue;
+    if (!best || candidate.columns > best->columns) best = std::move(candidate);
+  }
+  return best;
+}
+
+std::uint64_t count_waiting(Connection& connection, const Sql& sql) {
+  Query query(connection.database(),
+              fmt::format("SELECT count(*) FROM (SELECT 1 FROM {} AS o WHERE {} LIMIT {})",
+                          sql.table(), sql.is_open(), kWaitingMax));
+  auto rows = query.rows();
+  return rows.next() ? static_cast<std::uint64_t>(rows.integer(0)) : 0;
+}
+
+std::vector<Message> examples(Connection& connection, const Sql& sql, const Clocks& clocks) {
+  std::vector<Message> result;
+  MessageColumns columns(connection, sql.mapping(), clocks);
+  Query query(
+      connection.database(),
+      message_sql(sql, sql.payload(),
+                  fmt::format("{} ORDER BY {} LIMIT {}", sql.is_open(), sql.order(), kExamples)));
+  // A row too large to be shown must not be loaded for it.
+  sqlite3_limit(connection.database().getHandle(), SQLITE_LIMIT_LENGTH, kShownMax);
+  auto rows = query.rows();
+  try {
+    while (rows.next()) {
+      Message message = columns.read(rows, 0, true);
+      message.payload.resize(std::min(message.payload.size(), kPreview));
+      result.push_back(std::move(message));
+    }
+  } catch (const SQLite::Exception& error) {
+    if ((error.getErrorCode() & 0xff) != SQLITE_TOOBIG) throw;
+  }
+  return result;
+}
+
+TableProposal propose(Connection& connection, const Fit& fit, const Clocks& clocks) {
+  const Sql sql(connection, fit.mapping);
+  TableProposal proposal;
+  proposal.table = fit.mapping.table;
+  proposal.preset = fit.mapping.preset;
+  for (const ColumnChoice& choice : fit.mapping.choices) {
+    const std::string& name = fit.mapping.columns.*choice.column;
+    if (!name.empty()) proposal.columns.emplace_back(choice.key, name);
+  }
+  proposal.waiting = count_waiting(connection, sql);
+  proposal.examples = examples(connection, sql, clocks);
+  return proposal;
+}
+
+// What keeps a table from being used under the settings as they are.
+TableProposal explain(Connection& connection, const StoreSettings& settings,
+                      const std::string& table) {
+  TableProposal proposal;
+  proposal.table = table;
+  proposal.preset = settings.preset;
+  proposal.problem = fit(connection, settings, table, settings.preset).problem;
+  return proposal;
+}
+
+}  // namespace
+
+std::vector<TableProposal> detect(Connection& connection, const StoreSettings& settings,
+                                  const std::string& only, const Clocks& clocks) {
+  Transaction snapshot(connection, Transaction::Kind::read);
+  const std::vector<std::string> tables =
+      only.empty() ? tables_of(connection) : std::vector<std::string>{only};
+  std::vector<Fit> fits;
+  for (const std::string& table : tables) {
+    if (auto found = best_fit(connection, settings, table)) fits.push_back(std::move(*found));
+  }
+  std::stable_sort(fits.begin(), fits.end(),
+                   [](const Fit& one, const Fit& other) { return one.columns > other.columns; });
+  std::vector<TableProposal> proposals;
+  for (const Fit& one : fits) proposals.push_back(propose(connection, one, clocks));
+  if (proposals.empty() && !only.empty()) proposals.push_back(explain(connection, settings, only));
+  snapshot.commit();
+  return proposals;
+}
+
+}  // namespace outbox::sqlite

@@ -24,7 +24,7 @@ std::string yaml(const std::string& text) {
 
 void print_example(const Message& message) {
   const auto line = [](const char* name, const std::string& value) {
-    print(fmt::format("#     {:<11} {}\n", name, printable(value, 60)));
+    print(fmt::format("#     {:<11} {}\n", name, printable_sentence(value, 60)));
   };
   print(fmt::format("#   - id          {}\n", printable(message.id, 60)));
   line("type", message.event_type);

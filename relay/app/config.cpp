@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -17,6 +18,18 @@
 
 namespace outbox {
 namespace {
+
+// A table may be called anything, a segment of a URI may not (RFC 3986, unreserved characters).
+std::string uri_segment(const std::string& text) {
+  std::string segment;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    const bool plain = (byte < 0x80 && std::isalnum(byte) != 0) ||
+                       std::string_view("-._~").find(letter) != std::string_view::npos;
+    segment += plain ? std::string(1, letter) : fmt::format("%{:02X}", byte);
+  }
+  return segment;
+}
 
 constexpr std::uintmax_t kLargestFile = 1U << 20;
 
@@ -177,7 +190,7 @@ class Loader {
     apply_profile(settings.profile, settings);
     auto& publisher = settings.publisher;
     if (publisher.source.empty()) {
-      publisher.source = "/outbox-relay/" + settings.store.table;
+      publisher.source = "/outbox-relay/" + uri_segment(settings.store.table);
       ConfigValue source;
       source.text = publisher.source;
       show(config_, concrete_path("brokers.*.source", settings.broker), source);

@@ -84,6 +84,12 @@ int detect_tables(const Config& config, const Backends& backends, const std::str
 
 int adopt_table(const Config& config, const Backends& backends, const AdoptOptions& options) {
   const StoreSettings& settings = config.settings.store;
+  const int answers =
+      (options.all ? 1 : 0) + (options.skip_older ? 1 : 0) + (options.since ? 1 : 0);
+  if (answers != 1) {
+    say("say what is to become of old rows: one of --all, --since TIME, --skip-older");
+    return kUsage;
+  }
   AdoptionOrder order;
   order.dry_run = options.dry_run;
   order.reason = options.reason.empty() ? "by command" : options.reason;

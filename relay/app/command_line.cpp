@@ -201,8 +201,7 @@ class CommandLine {
   void add_adopt() {
     auto* command = add_command(
         app_, "adopt", "Say what is to become of old rows in a table that was there before");
-    auto* which = command->add_option_group("Rows", "one of these");
-    which->add_flag("--all", adopt_.all, "send all of them");
+    command->add_flag("--all", adopt_.all, "send all of them");
     which
         ->add_option_function<std::string>(
             "--since",
@@ -212,9 +211,8 @@ class CommandLine {
             },
             "send those of events since then, leave the others alone")
         ->type_name("TIME");
-    which->add_flag("--skip-older", adopt_.skip_older,
-                    "leave those alone that are older than an hour");
-    which->require_option(1);
+    command->add_flag("--skip-older", adopt_.skip_older,
+                      "leave those alone that are older than an hour");
     command->add_flag("--dry-run", adopt_.dry_run, "only count");
     command->add_option("--reason", adopt_.reason, "why, for the audit table")->type_name("TEXT");
     on_chosen(command, {.store = true},

@@ -202,7 +202,7 @@ class CommandLine {
     auto* command = add_command(
         app_, "adopt", "Say what is to become of old rows in a table that was there before");
     command->add_flag("--all", adopt_.all, "send all of them");
-    which
+    command
         ->add_option_function<std::string>(
             "--since",
             [this](const std::string& text) {

@@ -34,6 +34,10 @@ void check_triggers(Connection& connection, const Mapping& mapping, Findings& fi
 void check_rows(Connection& connection, const Mapping& mapping, const Clocks& clocks,
                 Findings& findings);
 
+// Old rows of a foreign table that nobody has said anything about.
+void check_adoption(Connection& connection, const StoreSettings& settings, const Mapping& mapping,
+                    const Clocks& clocks, Findings& findings);
+
 // How the database would run the statements that lease rows.
 void check_plan(Connection& connection, const Mapping& mapping, Findings& findings);
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "storage/sqlite/adoption.h"
 #include "storage/sqlite/doctor.h"
 #include "storage/sqlite/doctor_checks.h"
 #include "storage/sqlite/lock_file.h"
@@ -315,6 +316,33 @@ void check_rows(Connection& connection, const Mapping& mapping, const Clocks& cl
              [&] { check_next_rows(connection, sql, mapping.table, clocks, findings); });
   with_limit(connection, "the newest event", findings,
              [&] { check_newest(connection, sql, clocks, findings); });
+}
+
+void check_adoption(Connection& connection, const StoreSettings& settings, const Mapping& mapping,
+                    const Clocks& clocks, Findings& findings) {
+  if (!mapping.foreign()) return;
+  Query adopted(connection.database(),
+                "SELECT 1 FROM outbox_relay_meta WHERE outbox = ?1 AND name = 'adopted'");
+  if (adopted.rows(mapping.table).next()) return;
+  AdoptionOrder order;
+  order.since = clocks.wall() - std::chrono::hours{1};
+  order.dry_run = true;
+  with_limit(connection, "old rows", findings, [&] {
+    const Sql sql(connection, mapping);
+    const AdoptionCount count = adopt(connection, sql, order, clocks);
+    if (count.skipped == 0) return;
+    findings.push_back(
+        {.severity = Severity::error,
+         .code = "not_adopted",
+         .what = fmt::format("{} rows of {} to be sent are older than an hour or of unknown age, "
+                             "and no relay has begun on this table yet.",
+                             count.skipped, mapping.table),
+         .why = "They may be there by mistake: the relay sends nothing until somebody says what is "
+                "to become of them.",
+         .fix_kind = FixKind::command,
+         .fix = fmt::format("outbox-relay adopt --skip-older {}  # or --all, or --since TIME",
+                            store_flags(settings))});
+  });
 }
 
 void check_plan(Connection& connection, const Mapping& mapping, Findings& findings) {

@@ -473,9 +473,23 @@ def test_a_table_of_dotnet_gets_the_one_index_that_it_needs(world):
     assert content(outbox, *flags)
 
 
+def test_old_rows_of_a_foreign_table_have_to_be_adopted_first(world):
+    outbox = foreign(world, DOTNET, """INSERT INTO "OutboxMessages" VALUES
+        ('1', 't', '{}', '2026-01-01', NULL, NULL), ('2', 't', '{}', datetime('now'), NULL, NULL)""")
+    flags = ("--preset", "dotnet", "--table", "OutboxMessages")
+    finding = found(outbox, "not_adopted", "error", *flags)
+    assert finding["what"].startswith("1 rows")
+    assert run_command("init", "--apply", "--store", outbox.url, *flags).returncode == 0
+    shell(finding, world.folder)
+    assert content(outbox, *flags)
+
+
 def test_a_table_whose_rows_have_no_state_is_looked_at_all_the_same(world):
     outbox = foreign(world, DEBEZIUM, "INSERT INTO outbox VALUES ('1', 'a', 'k', 't', '{}')")
     flags = ("--preset", "debezium", "--table", "outbox")
+    assert "1 rows" in found(outbox, "not_adopted", "error", *flags)["what"], "of unknown age"
+    assert run_command("init", "--apply", "--store", outbox.url, *flags).returncode == 0
+    assert run_command("adopt", "--all", "--store", outbox.url, *flags).returncode == 0
     assert content(outbox, *flags)
     missing = found(outbox, "table_missing", "error", "--preset", "debezium", "--table", "nowhere")
     assert "nowhere" in missing["what"]

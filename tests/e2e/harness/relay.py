@@ -68,6 +68,7 @@ class Relay:
         self.name = name
         self.port = free_port()
         self.user = user
+        self.program = binary()
         self.process = None
         self.environment = {}
         self.config_path = os.path.join(folder, f"{name}.yaml")
@@ -87,7 +88,7 @@ class Relay:
         identity = {"user": self.user, "group": "nogroup", "extra_groups": []} if self.user else {}
         with open(self.log_path, "ab") as log, open(self.out_path, "ab") as out:
             self.process = subprocess.Popen(
-                [binary(), "run", "--config", self.config_path], stdin=subprocess.DEVNULL,
+                [self.program, "run", "--config", self.config_path], stdin=subprocess.DEVNULL,
                 stdout=out, stderr=log, preexec_fn=die_with_parent,
                 env={**os.environ, **self.environment}, **identity)
         if wait:

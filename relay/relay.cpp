@@ -91,6 +91,8 @@ void Relay::hint() {
 }
 
 void Relay::stop() {
+  // A store that was unusable is asked once more: what it says then is the last word.
+  if (!stopping_ && last_turn_ == TurnStatus::unusable) turn_not_before_ = Time{};
   stopping_ = true;
   look_now_ = true;
   nothing_due_ = !options_.drain_on_stop;
@@ -106,8 +108,11 @@ void Relay::abandon() {
 }
 
 bool Relay::drained() const {
-  // A paused outbox is not drained any further: what is due stays for after the pause.
-  return stopping_ && (nothing_due_ || paused_) && holding() == 0 && !pending_;
+  if (!stopping_ || holding() > 0) return false;
+  if (store_gave_up_) return true;
+  // An outbox that an operator holds is not drained any further: what is due stays for later.
+  const bool withheld = paused_ || breaker_.state() == CircuitState::isolated;
+  return (nothing_due_ || withheld) && !pending_;
 }
 
 RelayStatus Relay::status() const {

@@ -89,11 +89,12 @@ class Relay {
   // circuit stays as it is, and rows that wait keep the due time that they were given.
   void retune(RelayTuning tuning);
 
-  // Send what is held, settle, release. With drain_on_stop, lease until no row is due before that.
+  // Send what is held, settle, release. With drain_on_stop, lease until no row is due before that,
+  // unless nothing can be leased: the outbox is paused, the circuit isolated, the store unusable.
   void stop();
   // Give back everything that does not travel and lease nothing more: the drain's time is over.
   void abandon();
-  // stop() was called, nothing is held and everything is settled.
+  // stop() was called, nothing is held, everything is settled, and no more will be leased.
   bool drained() const;
 
   RelayStatus status() const;
@@ -189,6 +190,7 @@ class Relay {
     std::vector<Settlement> settlements;
     std::vector<Grave> graves;
     TurnRequest request;
+    bool outcome_unknown = false;  // it may have been applied, and may have leased rows
   };
   std::optional<Pending> pending_;
   std::uint64_t turn_number_ = 0;
@@ -224,6 +226,9 @@ class Relay {
   bool paused_ = false;  // by an operator, as of the last turn
   bool stopping_ = false;
   bool nothing_due_ = false;  // while stopping: the last look found no row
+  // While stopping: the store is unusable, and leased nothing that we do not know of. With nothing
+  // held there is nothing to wait for.
+  bool store_gave_up_ = false;
   bool abandoned_ = false;
 };
 

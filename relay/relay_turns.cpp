@@ -125,6 +125,8 @@ void Relay::take_turn(Time now) {
 
   last_turn_ = turn.status;
   store_error_ = turn.error;
+  if (turn.status == TurnStatus::failed) pending_->outcome_unknown = true;
+  store_gave_up_ = stopping_ && turn.status == TurnStatus::unusable && !pending_->outcome_unknown;
   // The leases may have ended before the store renewed them, or while it was asked.
   if (turn.leases_lost || (trust_until_ && after >= *trust_until_)) end_era();
   if (turn.status == TurnStatus::committed) {

@@ -6,6 +6,7 @@ import signal
 import time
 
 from harness import checks
+from harness.relay import run_command
 from harness.waiting import until
 from harness.world import wait_processed
 
@@ -153,3 +154,44 @@ def test_a_row_that_takes_relays_down_with_it_is_quarantined_and_dies_alone(worl
     until(lambda: outbox.unfinished() == 0, 10, lambda: f"{outbox.states()}")
     assert outbox.states() == {"Processed": 40, "DeadLettered": 1}
     assert killer not in receiver.accepted_ids()
+
+
+def stopped_within(relay, seconds):
+    code = relay.stop(seconds)
+    assert code == 0, relay.log()[-3:]
+    return [entry for entry in relay.log() if entry["msg"] == "stopped"][-1]
+
+
+def test_a_relay_whose_database_is_missing_stops_at_once(world):
+    outbox, receiver = world.outbox(create=False), world.receiver()
+    relay = world.relay(outbox, receiver, start=False)
+    relay.start(wait=False)
+    until(lambda: relay.get("/readyz")[0] == 503, 10, "up, and not ready")
+    last = stopped_within(relay, 4)
+    assert "left_pending" not in last
+
+
+def test_a_relay_whose_table_waits_to_be_adopted_stops_at_once_and_counts_the_rows(world):
+    outbox, receiver = world.outbox(), world.receiver()
+    with outbox.connection() as database:
+        database.execute("CREATE TABLE Events (Id TEXT PRIMARY KEY NOT NULL, Type TEXT NOT NULL,"
+                         " Content TEXT NOT NULL, OccurredOnUtc TEXT NOT NULL,"
+                         " ProcessedOnUtc TEXT, Error TEXT)")
+        database.execute("INSERT INTO Events VALUES ('a', 't', '{}', '2026-01-01 00:00:00',"
+                         " NULL, NULL)")
+    relay = world.relay(outbox, receiver, {"store": {"table": "Events", "preset": "dotnet"}},
+                        start=False)
+    relay.start(wait=False)
+    until(lambda: "adopt" in relay.get("/readyz")[1], 10, lambda: relay.get("/readyz"))
+    stopped_within(relay, 4)
+    assert receiver.requests() == []
+
+
+def test_a_relay_with_an_isolated_circuit_stops_at_once_and_counts_the_rows(world):
+    outbox, receiver = world.outbox(), world.receiver()
+    relay = world.relay(outbox, receiver)
+    assert run_command("broker", "isolate", "--config", relay.config_path).returncode == 0
+    relay.wait_circuit("isolated", 5)
+    outbox.insert_many(7)
+    assert stopped_within(relay, 4)["left_pending"] == 7
+    assert receiver.requests() == []

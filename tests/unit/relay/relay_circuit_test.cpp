@@ -251,6 +251,50 @@ TEST_CASE("a paused relay that is stopped is drained at once: what is due stays 
   CHECK(world.relay->drained());
 }
 
+TEST_CASE("an isolated relay that is stopped settles what travels and is then drained at once") {
+  World world;
+  bool isolated = false;
+  world.store.next = [&](const TurnRequest& request) {
+    TurnRequest allowed = request;
+    if (isolated) allowed.lease.limit = 0;
+    Turn turn = world.store.commit(allowed);
+    turn.circuit_held = isolated;
+    return turn;
+  };
+  world.publisher.capacity = 1;
+  world.add_rows(10);
+  world.run_for(10ms);
+  REQUIRE(world.publisher.waiting.size() == 1);
+  isolated = true;
+  world.run_for(2s);
+  world.add_rows(3);
+  world.relay->stop();
+  world.run_for(1s);
+  CHECK_FALSE(world.relay->drained());
+  world.publisher.answer(Outcome::confirmed);
+  world.run_for(10ms);
+  CHECK(world.relay->drained());
+  CHECK(world.store.count(Verdict::delivered) == 1);
+  CHECK(world.store.settled.size() == 10);
+}
+
+TEST_CASE("an idle isolated relay is drained as soon as it is stopped, before its first turn too") {
+  World world;
+  world.store.next = [&](const TurnRequest& request) {
+    TurnRequest allowed = request;
+    allowed.lease.limit = 0;
+    Turn turn = world.store.commit(allowed);
+    turn.circuit_held = true;
+    return turn;
+  };
+  SUBCASE("after it has learned of the isolation") { world.run_for(2s); }
+  SUBCASE("before") {}
+  world.add_rows(3);
+  world.relay->stop();
+  world.run_for(10ms);
+  CHECK(world.relay->drained());
+}
+
 TEST_CASE("a broker that asks to wait is left alone for as long, and held rows are given back") {
   World world;
   world.publisher.capacity = 1;

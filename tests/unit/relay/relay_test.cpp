@@ -271,6 +271,68 @@ TEST_CASE("stopping leases until nothing is due, then everything is settled") {
   CHECK(world.store.count(Verdict::delivered) == 300);
 }
 
+Turn swapped_file(const TurnRequest&) {
+  return without_success(TurnStatus::unusable, "the file was replaced");
+}
+
+TEST_CASE("a relay that holds nothing is drained at once while the store is unusable") {
+  World world;
+  world.add_rows(3);
+  world.store.next = swapped_file;
+  SUBCASE("after many vain turns") { world.run_for(1h); }
+  SUBCASE("before the first turn") {}
+  CHECK_FALSE(world.relay->drained());
+  world.relay->stop();
+  CHECK_FALSE(world.relay->drained());
+  world.run_for(1ms);
+  CHECK(world.relay->drained());
+}
+
+TEST_CASE("a store that has become usable again just before the stop is drained") {
+  World world;
+  world.store.next = swapped_file;
+  world.run_for(1h);
+  world.store.next = {};
+  world.add_rows(3);
+  world.relay->stop();
+  world.run_for(1ms);
+  CHECK_FALSE(world.relay->drained());
+  world.publisher.answer_all(Outcome::confirmed);
+  world.run_for(10ms);
+  CHECK(world.relay->drained());
+  CHECK(world.store.count(Verdict::delivered) == 3);
+}
+
+TEST_CASE("a stopped relay that holds rows waits for an unusable store, and settles them") {
+  World world;
+  world.add_rows(1);
+  world.run_for(1ms);
+  world.store.next = swapped_file;
+  world.relay->stop();
+  world.run_for(1s);
+  CHECK_FALSE(world.relay->drained());
+  world.publisher.answer(Outcome::confirmed);
+  world.run_for(10s);
+  CHECK_FALSE(world.relay->drained());
+  world.store.next = {};
+  world.run_for(3s);
+  CHECK(world.relay->drained());
+  CHECK(world.store.count(Verdict::delivered) == 1);
+}
+
+TEST_CASE("a stopped relay does not end on a turn that may have leased rows it does not know of") {
+  World world;
+  world.add_rows(3);
+  world.store.next = [](const TurnRequest&) {
+    return without_success(TurnStatus::failed, "disk I/O error");
+  };
+  world.run_for(1ms);
+  world.store.next = swapped_file;
+  world.relay->stop();
+  world.run_for(10s);
+  CHECK_FALSE(world.relay->drained());
+}
+
 TEST_CASE("rows committed while the relay drains are drained, too") {
   World world;
   world.add_rows(10);

@@ -19,7 +19,7 @@ int hold_circuit(const Config& config, const Backends& backends, bool hold,
           ? "the circuit is isolated: its relays publish nothing until `outbox-relay broker close`"
           : "the circuit is let go: its relays publish again";
   std::fputs(("outbox-relay: " + text + "\n").c_str(), stderr);
-  return held.ok() ? kDone : kNotReachable;
+  return held.ok() ? kDone : failure_code(held);
 }
 
 }  // namespace outbox

@@ -103,7 +103,7 @@ int treat(const Config& config, const Backends& backends, const DeadLetterOption
   const auto letters = desk->dead_letters(options.filter);
   if (!letters.ok()) {
     say(printable_sentence(letters.error));
-    return kNotReachable;
+    return failure_code(letters);
   }
   const auto missing = missing_ids(options.filter, letters.value);
   if (!missing.empty()) say(fmt::format("no such dead letter: {}", fmt::join(missing, ", ")));
@@ -135,7 +135,7 @@ int list_dead_letters(const Config& config, const Backends& backends,
   const auto letters = desk->dead_letters(options.filter);
   if (!letters.ok()) {
     say(printable_sentence(letters.error));
-    return kNotReachable;
+    return failure_code(letters);
   }
   const auto missing = missing_ids(options.filter, letters.value);
   print_letters(letters.value, options.output);

@@ -17,6 +17,39 @@ constexpr int kTermsComfortable = 4;
 
 void say(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
 
+std::string shell_word(const std::string& text) {
+  const bool plain = text.find_first_not_of(
+                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                         "0123456789_-./:=,@%+") == std::string::npos;
+  if (plain && !text.empty()) return text;
+  std::string word = "'";
+  for (const char letter : text) {
+    word += letter == '\'' ? std::string("'\\''") : std::string{letter};
+  }
+  return word + "'";
+}
+
+// The store as this command line named it, for another one: what comes from elsewhere holds there
+// as well.
+std::string store_flags(const ConfigInput& input) {
+  std::string flags;
+  if (input.file_required) flags += " --config " + shell_word(input.file);
+  for (const auto& flag : input.flags) {
+    if (!flag.path.starts_with("store.")) continue;
+    const bool any = flag.flag == "--set";
+    flags += " " + flag.flag + " " + shell_word(any ? flag.path + "=" + flag.value : flag.value);
+  }
+  return flags;
+}
+
+// So that a command can be pasted as it stands.
+void complete_commands(std::vector<Finding>& findings, const ConfigInput& input) {
+  for (Finding& finding : findings) {
+    if (finding.fix_kind != FixKind::command || !finding.fix.starts_with("outbox-relay ")) continue;
+    finding.fix += store_flags(input);
+  }
+}
+
 void add_backlog(const Backlog& backlog, std::vector<Finding>& findings) {
   if (backlog.dead_lettered > 0) {
     std::string types;
@@ -35,12 +68,13 @@ void add_backlog(const Backlog& backlog, std::vector<Finding>& findings) {
          .fix = "outbox-relay dead-letters list"});
   }
   if (!backlog.oldest_age) return;
-  findings.push_back({.severity = Severity::information,
-                      .code = "backlog",
-                      .what = fmt::format("{} events wait to be delivered, the oldest for {}.",
-                                          backlog.pending + backlog.failed + backlog.leased,
-                                          about_duration(*backlog.oldest_age)),
-                      .why = "An age that keeps growing says that something stands in their way."});
+  const std::uint64_t waiting = backlog.pending + backlog.failed + backlog.leased;
+  findings.push_back(
+      {.severity = Severity::information,
+       .code = "backlog",
+       .what = fmt::format("{} event{} to be delivered, the oldest for {}.", waiting,
+                           waiting == 1 ? " waits" : "s wait", about_duration(*backlog.oldest_age)),
+       .why = "An age that keeps growing says that something stands in their way."});
 }
 
 void add_lease_term(const Settings& settings, std::vector<Finding>& findings) {
@@ -95,6 +129,7 @@ int run_doctor(const Config& config, const Backends& backends, OutputFormat outp
     if (publisher.test) append(findings, publisher.test(settings.publisher, clock).findings);
     add_lease_term(settings, findings);
   }
+  complete_commands(findings, config.input);
   std::ranges::stable_sort(findings, std::greater{}, &Finding::severity);
   const std::string text =
       output == OutputFormat::table ? findings_table(findings) : findings_json(findings);
@@ -109,7 +144,7 @@ int check_schema(const Config& config, const Backends& backends) {
   const auto answer = store.check_schema(settings);
   if (!answer.ok()) {
     say("outbox-relay: " + printable_sentence(answer.error));
-    return kNotReachable;
+    return failure_code(answer);
   }
   for (const std::string& statement : answer.value.missing) {
     std::fputs((statement + "\n").c_str(), stdout);

@@ -95,7 +95,7 @@ int export_dead_letters(const Config& config, const Backends& backends,
       });
   if (!exported.ok()) {
     say(printable_sentence(exported.error));
-    return exported.value > 0 ? kPartlyDone : kNotReachable;
+    return exported.value > 0 ? kPartlyDone : failure_code(exported);
   }
   if (!finish(out, file != nullptr)) {
     say(fmt::format("writing failed: {}", std::strerror(errno)));

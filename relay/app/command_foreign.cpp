@@ -101,7 +101,7 @@ int adopt_table(const Config& config, const Backends& backends, const AdoptOptio
   const auto done = backends.stores.at(scheme_of(settings.url)).adopt(settings, order);
   if (!done.ok()) {
     say(printable_sentence(done.error));
-    return kNotReachable;
+    return failure_code(done);
   }
   print(fmt::format("{} rows {}, {} skipped\n", done.value.taken,
                     options.dry_run ? "would be sent" : "to be sent", done.value.skipped));

@@ -185,7 +185,7 @@ int find_messages(const Config& config, const Backends& backends, const MessageO
   const auto messages = desk->messages(options.filter);
   if (!messages.ok()) {
     say(printable_sentence(messages.error));
-    return kNotReachable;
+    return failure_code(messages);
   }
   print_messages(messages.value, options.output);
   if (messages.value.size() == options.filter.limit) {
@@ -214,7 +214,7 @@ int show(const Config& config, const Backends& backends, const MessageOptions& o
   auto found = desk->message(options.id, options.payload ? kPayloadMax : 0);
   if (!found.ok()) {
     say(printable_sentence(found.error));
-    return kNotReachable;
+    return failure_code(found);
   }
   std::erase_if(found.value, [&](const MessageDetail& detail) {
     return dead_only && detail.summary.state != MessageState::dead_lettered;

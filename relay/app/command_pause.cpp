@@ -13,7 +13,7 @@ int pause_relays(const Config& config, const Backends& backends, bool paused,
   const auto changed = desk->pause(paused, reason.empty() ? "by command" : reason);
   if (!changed.ok()) {
     say(printable_sentence(changed.error));
-    return kNotReachable;
+    return failure_code(changed);
   }
   if (paused) {
     say(changed.value

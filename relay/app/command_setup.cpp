@@ -62,10 +62,12 @@ int init_outbox(const Config& config, const Backends& backends, const InitOption
   const std::string error = store.apply_ddl(settings);
   if (!error.empty()) {
     say(fmt::format("outbox-relay: {}\n", printable_sentence(error)));
-    return kFailed;
+    const bool newer = store.check_schema && store.check_schema(settings).newer;
+    return newer ? kConflict : kFailed;
   }
-  say(fmt::format("The outbox {} and the relay's tables are there: {}\n", printable(settings.table),
-                  printable(redacted_url(settings.url))));
+  say(fmt::format("The outbox {} and the relay's tables are there: {}\n",
+                  printable_sentence(settings.table),
+                  printable_sentence(redacted_url(settings.url))));
   return kDone;
 }
 

@@ -55,7 +55,7 @@ class StatusSource {
 };
 
 int exit_code_of(const StatusPicture& picture) {
-  return picture.backlog.ok() || picture.live.answers ? kDone : kNotReachable;
+  return picture.backlog.ok() || picture.live.answers ? kDone : failure_code(picture.backlog);
 }
 
 std::string plain_text(const StatusPicture& picture, std::size_t columns, std::size_t rows) {

@@ -60,12 +60,13 @@ class Watch {
     if (condition_ == Condition::empty_dead_letters) {
       return {.holds = backlog.dead_lettered == 0,
               .told = true,
-              .seen = fmt::format("{} dead letters", backlog.dead_lettered)};
+              .seen = fmt::format("{} dead letter{}", backlog.dead_lettered,
+                                  backlog.dead_lettered == 1 ? "" : "s")};
     }
     const std::uint64_t left = backlog.pending + backlog.failed + backlog.leased;
     return {.holds = left == 0,
             .told = true,
-            .seen = fmt::format("{} events are not delivered yet", left)};
+            .seen = fmt::format("{} event{} not delivered yet", left, left == 1 ? " is" : "s are")};
   }
 
   Look look_at_relay() const {

@@ -44,11 +44,17 @@ std::vector<std::pair<std::string, Words>> setting_choices() {
   for (const auto& key : config_keys()) {
     Words words;
     if (key.kind == ValueKind::boolean) words = {"true", "false"};
-    if (key.kind == ValueKind::choice) words = split(key.choices, "|");
+    if (!key.choices.empty()) words = split(key.choices, "|");
     std::erase(words, "");
     if (!words.empty()) result.emplace_back(concrete_path(key.path, "main"), std::move(words));
   }
   return result;
+}
+
+// The values that a flag takes, or is likely to be given.
+Words values_of(const CommandFlag& flag) {
+  if (flag.names.back() != "--preset") return flag.choices;
+  return split(find_key("store.preset")->choices, "|");
 }
 
 bool names_a_file(const CommandFlag& flag) {
@@ -74,13 +80,13 @@ void add_flag(Cases& cases, const CommandNode& node, const CommandFlag& flag, Wo
   }
   words.insert(words.end(), flag.names.begin(), flag.names.end());
   if (flag.type.empty()) return;
+  const Words values = values_of(flag);
   for (const auto& name : flag.names) {
     const std::string pattern = quoted(node.path + " " + name);
     cases.valued += pattern + "|";
     if (names_a_file(flag)) cases.files += pattern + "|";
-    if (flag.choices.empty()) continue;
-    cases.choices +=
-        fmt::format("    {}) printf '%s\\n' {} ;;\n", pattern, quoted(joined(flag.choices)));
+    if (values.empty()) continue;
+    cases.choices += fmt::format("    {}) printf '%s\\n' {} ;;\n", pattern, quoted(joined(values)));
   }
 }
 
@@ -132,7 +138,7 @@ std::string fish_flag(const std::string& at, const CommandFlag& flag) {
     const bool is_long = name.starts_with("--");
     line += fmt::format(" {} {}", is_long ? "-l" : "-s", name.substr(is_long ? 2 : 1));
   }
-  Words values = flag.choices;
+  Words values = values_of(flag);
   if (flag.names.back() == "--set") {
     values = setting_paths();
     for (const auto& [path, words] : setting_choices()) {

@@ -85,8 +85,9 @@ constexpr auto kKeys = std::to_array<ConfigKey>({
      "Where the outbox is: sqlite:///absolute/path or sqlite:relative/path."},
     {"store.table", Kind::text, "outbox_messages", "", "", "", to<kStore, &StoreSettings::table>,
      "The outbox table."},
-    {"store.preset", Kind::text, "relay", "", "", "", to<kStore, &StoreSettings::preset>,
-     "Names the mapping of columns and states."},
+    // A text, as the database's adapter knows its presets; these are for completion.
+    {"store.preset", Kind::text, "relay", "", "", "relay|dotnet|debezium|cap|spring-modulith",
+     to<kStore, &StoreSettings::preset>, "Names the mapping of columns and states."},
     {"store.columns", Kind::text_map, "{}", "", "", "", to<kStore, &StoreSettings::columns>,
      "Columns that differ from the preset's."},
     {"store.states", Kind::text_map, "{}", "", "", "", to<kStore, &StoreSettings::states>,

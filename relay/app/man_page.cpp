@@ -110,8 +110,11 @@ std::string man_page(const CommandNode& root, const std::string& version) {
       ".SH NAME\noutbox\\-relay \\- relay messages from an outbox table to a message broker\n"
       ".SH SYNOPSIS\n{1}\n[\\fIOPTIONS\\fR] \\fICOMMAND\\fR [\\fIOPTIONS\\fR]\n"
       ".SH DESCRIPTION\n{2}\n"
-      "Data goes to standard output, talk to standard error.\n",
-      plain(version), bold("outbox-relay"), plain(root.help));
+      "Data goes to standard output, talk to standard error.\n.PP\n"
+      "{3} makes the outbox table. One that is there already is drained as well: {4} proposes its "
+      "settings, {5} says what is to become of its old rows, and then {6} begins.\n",
+      plain(version), bold("outbox-relay"), plain(root.help), bold("init --apply"),
+      bold("mapping detect"), bold("adopt"), bold("run"));
   text += common_flags(root);
   text += ".SH COMMANDS\n";
   for (const auto* node : all_commands(root)) {

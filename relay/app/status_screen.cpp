@@ -71,8 +71,8 @@ class Screen {
   }
 
   void add_head() {
-    add("Outbox", fmt::format("{}   {}", printable(picture_.table, 60), picture_.time));
-    add("Store", printable(picture_.store));
+    add("Outbox", fmt::format("{}   {}", printable_sentence(picture_.table, 60), picture_.time));
+    add("Store", printable_sentence(picture_.store));
     if (!picture_.backlog.ok()) add("", "! " + printable_sentence(picture_.backlog.error));
   }
 
@@ -93,11 +93,12 @@ class Screen {
       text += ", next probe in " + about_duration(*probe);
     }
     if (overview.isolated || overview.paused) {
-      text += fmt::format("{}{} by an operator: {}", text.empty() ? "" : ", ",
-                          overview.isolated ? "isolated" : "paused", printable(overview.reason));
+      const std::string order = overview.isolated ? "isolated" : "paused";
+      if (text != order) text += (text.empty() ? "" : ", ") + order;
+      text += " by an operator: " + printable_sentence(overview.reason);
     }
     const std::string held = picture_.live.label("destinations_held", "reason");
-    if (!held.empty()) text += ", destinations held: " + printable(held, 60);
+    if (!held.empty()) text += ", destinations held: " + printable_sentence(held, 60);
     add("Circuit", text.empty() ? "not known without a relay" : text);
   }
 
@@ -141,18 +142,23 @@ class Screen {
     for (std::size_t i = 0; i < std::min(types.size(), kListMax); ++i) {
       const bool last = i + 1 == kListMax && types.size() > kListMax;
       add("", last ? fmt::format("... and {} more types", types.size() - i)
-                   : fmt::format("{:>7}  {}", types[i].second, printable(types[i].first)));
+                   : fmt::format("{:>7}  {}", types[i].second, printable_sentence(types[i].first)));
     }
   }
 
   void add_errors() {
-    if (!picture_.overview.ok()) return add("", "! " + printable_sentence(picture_.overview.error));
+    const Answer<StoreOverview>& overview = picture_.overview;
+    if (!overview.ok()) {
+      // Mostly the same as keeps the backlog from being counted.
+      if (overview.error == picture_.backlog.error) return;
+      return add("", "! " + printable_sentence(overview.error));
+    }
     const auto& errors = picture_.overview.value.errors;
     for (std::size_t i = 0; i < std::min(errors.size(), kListMax); ++i) {
       const RecentError& error = errors[i];
-      add(i == 0 ? "Errors" : "",
-          fmt::format("{} {}, {} failed: {}", error.dead ? "dead" : "waits",
-                      printable(error.event_type, 24), error.attempts, printable(error.error)));
+      add(i == 0 ? "Errors" : "", fmt::format("{} {}, {} failed: {}", error.dead ? "dead" : "waits",
+                                              printable_sentence(error.event_type, 24),
+                                              error.attempts, printable_sentence(error.error)));
     }
   }
 

@@ -19,6 +19,11 @@ struct Unusable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The relay's tables are of a major version that this program does not know.
+struct NewerTables : Unusable {
+  using Unusable::Unusable;
+};
+
 // Another process is writing just now.
 struct Busy : std::runtime_error {
   using std::runtime_error::runtime_error;

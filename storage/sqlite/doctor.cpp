@@ -39,9 +39,9 @@ void check_contents(Connection& connection, const StoreSettings& settings, Findi
   mapping = require_outbox(connection, mapping);
   check_triggers(connection, mapping, findings);
   check_rows(connection, mapping, clocks, findings);
-  check_adoption(connection, settings, mapping, clocks, findings);
+  check_adoption(connection, mapping, clocks, findings);
   check_plan(connection, mapping, findings);
-  check_relays(connection, settings, mapping.table, clocks, findings);
+  check_relays(connection, mapping.table, clocks, findings);
 }
 
 }  // namespace

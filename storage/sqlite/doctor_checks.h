@@ -12,10 +12,9 @@
 
 namespace outbox::sqlite {
 
+// A command of this program is named in a fix without the flags that name the store: those are
+// added by the program, which knows how they were given to it.
 using Findings = std::vector<Finding>;
-
-// The settings as flags of a command line, quoted for a shell.
-std::string store_flags(const StoreSettings& settings);
 
 // The file, its folder and file system, free space. False if it is no use to open the database.
 bool check_place(const StoreSettings& settings, Findings& findings);
@@ -35,14 +34,14 @@ void check_rows(Connection& connection, const Mapping& mapping, const Clocks& cl
                 Findings& findings);
 
 // Old rows of a foreign table that nobody has said anything about.
-void check_adoption(Connection& connection, const StoreSettings& settings, const Mapping& mapping,
-                    const Clocks& clocks, Findings& findings);
+void check_adoption(Connection& connection, const Mapping& mapping, const Clocks& clocks,
+                    Findings& findings);
 
 // How the database would run the statements that lease rows.
 void check_plan(Connection& connection, const Mapping& mapping, Findings& findings);
 
 // Relays that have left something behind, and what an operator has ordered.
-void check_relays(Connection& connection, const StoreSettings& settings, const std::string& outbox,
-                  const Clocks& clocks, Findings& findings);
+void check_relays(Connection& connection, const std::string& outbox, const Clocks& clocks,
+                  Findings& findings);
 
 }  // namespace outbox::sqlite

@@ -43,14 +43,14 @@ bool may(const std::string& path, int what) {
   return ::faccessat(AT_FDCWD, path.c_str(), what, AT_EACCESS) == 0;
 }
 
-void add_missing(const StoreSettings& settings, const std::string& path, Findings& findings) {
+void add_missing(const std::string& path, Findings& findings) {
   findings.push_back({.severity = Severity::error,
                       .code = "database_missing",
                       .what = fmt::format("There is no file {}.", path),
                       .why = "The relay waits for the application to create it, and delivers "
                              "nothing until then.",
                       .fix_kind = FixKind::command,
-                      .fix = "outbox-relay init --apply " + store_flags(settings),
+                      .fix = "outbox-relay init --apply",
                       .unreachable = true});
 }
 
@@ -144,15 +144,6 @@ bool is_stuck(const std::string& path, const WalIndex& first) {
 
 }  // namespace
 
-std::string store_flags(const StoreSettings& settings) {
-  std::string flags = "--store " + shell_word(settings.url);
-  if (settings.table != StoreSettings{}.table) flags += " --table " + shell_word(settings.table);
-  if (settings.preset != StoreSettings{}.preset) {
-    flags += " --preset " + shell_word(settings.preset);
-  }
-  return flags;
-}
-
 std::optional<Finding> judge_file_system(const FileSystem& file_system, const std::string& path) {
   if (!file_system.supported) {
     return Finding{.severity = Severity::error,
@@ -202,7 +193,7 @@ bool check_place(const StoreSettings& settings, Findings& findings) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) {
-      add_missing(settings, path, findings);
+      add_missing(path, findings);
     } else {
       findings.push_back(unreachable_file(path, errno));
     }

@@ -46,6 +46,10 @@ class TimeLimit {
   std::chrono::steady_clock::time_point end_;
 };
 
+std::string counted(std::uint64_t number, const char* noun) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
+}
+
 bool is_interrupt(const SQLite::Exception& error) {
   return (error.getErrorCode() & 0xff) == SQLITE_INTERRUPT;
 }
@@ -122,13 +126,12 @@ void check_next_rows(Connection& connection, const Sql& sql, const std::string& 
     named += fmt::format("{}'{}' ({})", named.empty() ? "" : ", ", message.id, *message.defect);
   }
   if (broken == 0) return;
-  findings.push_back(
-      {.severity = Severity::warning,
-       .code = "broken_rows",
-       .what = fmt::format("{} of the next {} rows can't be turned into messages: {}.", broken,
-                           loaded.messages.size(), named),
-       .why = "Each becomes a dead letter, invalid_row, when its turn comes.",
-       .fix = "Correct the rows, and the application that writes them."});
+  findings.push_back({.severity = Severity::warning,
+                      .code = "broken_rows",
+                      .what = fmt::format("{} of the next {} can't be turned into messages: {}.",
+                                          broken, counted(loaded.messages.size(), "row"), named),
+                      .why = "Each becomes a dead letter, invalid_row, when its turn comes.",
+                      .fix = "Correct the rows, and the application that writes them."});
 }
 
 void check_newest(Connection& connection, const Sql& sql, const Clocks& clocks,
@@ -223,14 +226,14 @@ void check_lock_files(Connection& connection, Findings& findings) {
   if (stale.empty()) return;
   std::string command = "rm --";
   for (const std::string& path : stale) command += " '" + path + "'";
-  findings.push_back(
-      {.severity = Severity::information,
-       .code = "stale_lock_files",
-       .what = fmt::format("{} lock file{} of relays that are gone lie beside {}.", stale.size(),
-                           stale.size() == 1 ? "" : "s", connection.path()),
-       .why = "They do no harm.",
-       .fix_kind = FixKind::command,
-       .fix = command});
+  findings.push_back({.severity = Severity::information,
+                      .code = "stale_lock_files",
+                      .what = fmt::format("{} of relays that are gone {} beside {}.",
+                                          counted(stale.size(), "lock file"),
+                                          stale.size() == 1 ? "lies" : "lie", connection.path()),
+                      .why = "They do no harm.",
+                      .fix_kind = FixKind::command,
+                      .fix = command});
 }
 
 void check_dead_relays(const std::vector<RelaySeen>& relays, Findings& findings) {
@@ -248,15 +251,15 @@ void check_dead_relays(const std::vector<RelaySeen>& relays, Findings& findings)
   findings.push_back(
       {.severity = Severity::warning,
        .code = "dead_relay",
-       .what = fmt::format("{} rows are leased to relays that have died: {}.", leases, who),
+       .what = fmt::format("{} {} leased to relays that have died: {}.", counted(leases, "row"),
+                           leases == 1 ? "is" : "are", who),
        .why = "They wait until another relay takes them over, and some may be delivered twice.",
        .fix_kind = others ? FixKind::advice : FixKind::command,
        .fix =
            others ? "A relay is running: it takes them over within seconds." : "outbox-relay run"});
 }
 
-void check_orders(Connection& connection, const StoreSettings& settings, const std::string& outbox,
-                  Findings& findings) {
+void check_orders(Connection& connection, const std::string& outbox, Findings& findings) {
   StoreOverview orders;
   read_orders(connection, outbox, orders);
   const std::string reason = orders.reason.empty() ? "no reason given" : orders.reason;
@@ -267,7 +270,7 @@ void check_orders(Connection& connection, const StoreSettings& settings, const s
          .what = fmt::format("An operator has isolated the circuit: {}.", reason),
          .why = "No relay of this outbox publishes anything until it is closed again.",
          .fix_kind = FixKind::command,
-         .fix = "outbox-relay broker close " + store_flags(settings)});
+         .fix = "outbox-relay broker close"});
   }
   if (orders.paused) {
     findings.push_back({.severity = Severity::warning,
@@ -275,7 +278,7 @@ void check_orders(Connection& connection, const StoreSettings& settings, const s
                         .what = fmt::format("An operator has paused the outbox: {}.", reason),
                         .why = "No relay leases anything until it is resumed.",
                         .fix_kind = FixKind::command,
-                        .fix = "outbox-relay resume " + store_flags(settings)});
+                        .fix = "outbox-relay resume"});
   }
 }
 
@@ -285,6 +288,25 @@ std::string about(std::chrono::milliseconds time) {
   if (seconds < 7200) return fmt::format("{} min", seconds / 60);
   if (seconds < 172'800) return fmt::format("{} h", seconds / 3600);
   return fmt::format("{} d", seconds / 86'400);
+}
+
+// No choice is made for anybody: a wrong one floods the receiver or leaves events out.
+Finding not_adopted(const Mapping& mapping, std::uint64_t old, bool ageless) {
+  return {
+      .severity = Severity::error,
+      .code = "not_adopted",
+      .what = fmt::format("{} of {} to be sent {} {}, and no relay has begun on this table yet.",
+                          counted(old, "row"), mapping.table, old == 1 ? "is" : "are",
+                          ageless ? "older than an hour or of unknown age" : "older than an hour"),
+      .why =
+          "They may be there by mistake: the relay sends nothing until somebody says what "
+          "is to become of them.",
+      .fix = ageless ? "Say it with `outbox-relay adopt`: --all sends them all; --since TIME "
+                       "and --skip-older may leave out rows whose time is not known. "
+                       "--dry-run counts first."
+                     : "Say it with `outbox-relay adopt`: --skip-older leaves them out, --since "
+                       "TIME sends those since then, --all sends them all. --dry-run counts "
+                       "first."};
 }
 
 }  // namespace
@@ -318,8 +340,8 @@ void check_rows(Connection& connection, const Mapping& mapping, const Clocks& cl
              [&] { check_newest(connection, sql, clocks, findings); });
 }
 
-void check_adoption(Connection& connection, const StoreSettings& settings, const Mapping& mapping,
-                    const Clocks& clocks, Findings& findings) {
+void check_adoption(Connection& connection, const Mapping& mapping, const Clocks& clocks,
+                    Findings& findings) {
   if (!mapping.foreign()) return;
   Query adopted(connection.database(),
                 "SELECT 1 FROM outbox_relay_meta WHERE outbox = ?1 AND name = 'adopted'");
@@ -329,19 +351,12 @@ void check_adoption(Connection& connection, const StoreSettings& settings, const
   order.dry_run = true;
   with_limit(connection, "old rows", findings, [&] {
     const Sql sql(connection, mapping);
-    const AdoptionCount count = adopt(connection, sql, order, clocks);
-    if (count.skipped == 0) return;
-    findings.push_back(
-        {.severity = Severity::error,
-         .code = "not_adopted",
-         .what = fmt::format("{} rows of {} to be sent are older than an hour or of unknown age, "
-                             "and no relay has begun on this table yet.",
-                             count.skipped, mapping.table),
-         .why = "They may be there by mistake: the relay sends nothing until somebody says what is "
-                "to become of them.",
-         .fix_kind = FixKind::command,
-         .fix = fmt::format("outbox-relay adopt --skip-older {}  # or --all, or --since TIME",
-                            store_flags(settings))});
+    const std::uint64_t old = adopt(connection, sql, order, clocks).skipped;
+    if (old == 0) return;
+    // Before all times: what is still left out has none.
+    order.since = WallTime{} - std::chrono::years{2000};
+    const bool ageless = adopt(connection, sql, order, clocks).skipped > 0;
+    findings.push_back(not_adopted(mapping, old, ageless));
   });
 }
 
@@ -371,12 +386,12 @@ void check_plan(Connection& connection, const Mapping& mapping, Findings& findin
   findings.push_back(std::move(finding));
 }
 
-void check_relays(Connection& connection, const StoreSettings& settings, const std::string& outbox,
-                  const Clocks& clocks, Findings& findings) {
+void check_relays(Connection& connection, const std::string& outbox, const Clocks& clocks,
+                  Findings& findings) {
   const std::vector<RelaySeen> relays = relays_seen(connection, outbox, clocks);
   check_dead_relays(relays, findings);
   check_lock_files(connection, findings);
-  check_orders(connection, settings, outbox, findings);
+  check_orders(connection, outbox, findings);
 }
 
 }  // namespace outbox::sqlite

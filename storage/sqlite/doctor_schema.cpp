@@ -15,6 +15,9 @@ namespace {
 
 using Kind = SchemaGap::Kind;
 
+// A table that lacks so many columns was made for something else.
+constexpr std::ptrdiff_t kColumnsOfAnotherKind = 5;
+
 void check_journal(Connection& connection, Findings& findings) {
   const std::string mode = connection.database().execAndGet("PRAGMA main.journal_mode").getString();
   if (mode == "wal") return;
@@ -55,16 +58,18 @@ std::string other_tables(Connection& connection) {
   return names.empty() ? "It has no table at all." : "It has: " + names + ".";
 }
 
-Finding missing_table(Connection& connection, const SchemaGap& gap) {
+// With its indexes, so that one round is enough.
+Finding missing_table(Connection& connection, const std::string& table,
+                      const std::vector<SchemaGap>& gaps) {
   return {.severity = Severity::error,
           .code = "table_missing",
-          .what = fmt::format("{} has no table {}. {}", connection.path(), gap.table,
+          .what = fmt::format("{} has no table {}. {}", connection.path(), table,
                               other_tables(connection)),
           .why =
               "The relay waits for the application to create it. If it has another name, that "
               "is store.table.",
           .fix_kind = FixKind::sql,
-          .fix = gap.statement};
+          .fix = statements_of(gaps)};
 }
 
 Finding missing_foreign_table(Connection& connection, const Mapping& mapping) {
@@ -111,10 +116,17 @@ Finding missing_index(const SchemaGap& gap) {
           .fix = gap.statement};
 }
 
-std::vector<SchemaGap> own_gaps(const std::vector<SchemaGap>& gaps) {
+// Those of the relay's own tables, or those of the outbox.
+std::vector<SchemaGap> gaps_of(const std::vector<SchemaGap>& gaps, bool own) {
   std::vector<SchemaGap> result;
-  std::ranges::copy_if(gaps, std::back_inserter(result), &SchemaGap::own);
+  std::ranges::copy_if(gaps, std::back_inserter(result),
+                       [&](const SchemaGap& gap) { return gap.own == own; });
   return result;
+}
+
+// To add our columns to such a table would be bad advice: require_outbox() has a better one.
+bool is_of_another_kind(const std::vector<SchemaGap>& outbox) {
+  return std::ranges::count(outbox, Kind::column, &SchemaGap::kind) >= kColumnsOfAnotherKind;
 }
 
 void add_newer(const Connection& connection, std::int64_t major, Findings& findings) {
@@ -142,16 +154,20 @@ bool lacks_indexes_only(const std::vector<SchemaGap>& own) {
 
 void add_missing_own_tables(const Connection& connection, const StoreSettings& settings,
                             const std::vector<SchemaGap>& own, Findings& findings) {
-  const bool made_by_relay = settings.create_relay_tables;
-  findings.push_back(
-      {.severity = made_by_relay ? Severity::information : Severity::error,
-       .code = "relay_tables_missing",
-       .what = fmt::format("{} lacks tables of the relay's own.", connection.path()),
-       .why = made_by_relay ? "The relay creates them when it starts."
-                            : "Without them the relay can't lease rows or remember what became of "
-                              "them, and store.createRelayTables is off.",
-       .fix_kind = FixKind::sql,
-       .fix = statements_of(own)});
+  Finding finding{.severity = Severity::information,
+                  .code = "relay_tables_missing",
+                  .what = fmt::format("{} lacks tables of the relay's own.", connection.path()),
+                  .why = "The relay creates them when it starts.",
+                  .fix = "Nothing needs to be done; `outbox-relay init` prints their statements."};
+  if (!settings.create_relay_tables) {
+    finding.severity = Severity::error;
+    finding.why =
+        "Without them the relay can't lease rows or remember what became of them, and "
+        "store.createRelayTables is off.";
+    finding.fix_kind = FixKind::sql;
+    finding.fix = statements_of(own);
+  }
+  findings.push_back(std::move(finding));
 }
 
 void add_outdated_own_tables(const Connection& connection, const std::vector<SchemaGap>& own,
@@ -192,7 +208,7 @@ bool check_own_tables(Connection& connection, const StoreSettings& settings,
     add_newer(connection, major, findings);
     return false;
   }
-  const std::vector<SchemaGap> own = own_gaps(gaps);
+  const std::vector<SchemaGap> own = gaps_of(gaps, true);
   if (own.empty()) return true;
   if (!lacks_tables_only(own)) {
     add_outdated_own_tables(connection, own, findings);
@@ -271,9 +287,11 @@ bool check_schema(Connection& connection, const StoreSettings& settings, const M
   const std::vector<SchemaGap> gaps = schema_gaps(connection, mapping);
   const bool no_table = std::ranges::any_of(
       gaps, [](const SchemaGap& gap) { return !gap.own && gap.kind == Kind::table; });
-  for (const SchemaGap& gap : gaps) {
-    if (gap.own) continue;
-    if (gap.kind == Kind::table) findings.push_back(missing_table(connection, gap));
+  const std::vector<SchemaGap> outbox = gaps_of(gaps, false);
+  const bool other_kind = is_of_another_kind(outbox);
+  for (const SchemaGap& gap : outbox) {
+    if (other_kind) break;
+    if (gap.kind == Kind::table) findings.push_back(missing_table(connection, gap.table, outbox));
     if (gap.kind == Kind::column) findings.push_back(missing_column(gap));
     if (gap.kind == Kind::index && !no_table) findings.push_back(missing_index(gap));
   }

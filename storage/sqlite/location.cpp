@@ -125,8 +125,7 @@ std::string location_problem(const std::string& path) {
   if (::stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) {
       return fmt::format(
-          "there is no database {} yet; waiting for the application to create it "
-          "(or run: outbox-relay init --apply)",
+          "there is no database {} yet: the application creates it, or outbox-relay init --apply",
           path);
     }
     return fmt::format("cannot reach the database {}: {}", path, std::strerror(errno));

@@ -184,9 +184,12 @@ void resolve_columns(Mapping& mapping, const std::vector<TableColumn>& columns) 
   if (missing.empty()) return;
   throw Unusable(fmt::format(
       "the table {} has no column {}: {}", mapping.table, listed(missing),
-      mapping.foreign() ? "name its columns in store.columns, or choose another store.preset "
-                          "(outbox-relay mapping detect proposes one)"
-                        : "add what is missing (outbox-relay init prints the whole table)"));
+      mapping.foreign()
+          ? "name its columns in store.columns, or choose another store.preset "
+            "(outbox-relay mapping detect proposes one)"
+          : "if it was not made for this relay, choose its store.preset (outbox-relay mapping "
+            "detect proposes one); or add what is missing (outbox-relay init prints "
+            "the whole table)"));
 }
 
 // The rowid under its own name, or one of those by which SQLite knows it and the table does not.

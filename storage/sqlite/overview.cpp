@@ -141,6 +141,9 @@ Answer<StoreOverview> overview_of(const StoreSettings& settings) {
     snapshot.commit();
   } catch (const SQLite::Exception& error) {
     answer.error = describe(path, error);
+  } catch (const NewerTables& error) {
+    answer.error = error.what();
+    answer.newer = true;
   } catch (const std::exception& error) {
     answer.error = error.what();
   }

@@ -167,18 +167,6 @@ void require_key(Connection& connection, const Mapping& mapping,
       quoted(key)));
 }
 
-void check_schema_version(Connection& connection) {
-  Query find(connection.database(),
-             "SELECT value FROM outbox_relay_meta WHERE outbox = '' AND name = 'schema_major'");
-  auto rows = find.rows();
-  const std::int64_t major = rows.next() ? rows.integer(0) : 0;
-  if (major <= kSchemaMajor) return;
-  throw Unusable(
-      fmt::format("the relay's tables in {} have version {}, this program knows up to {}: run a "
-                  "newer outbox-relay",
-                  connection.path(), major, kSchemaMajor));
-}
-
 // Whether all of the relay's tables and their first version's columns are there.
 bool relay_tables_complete(Connection& connection) {
   for (const char* table : {"outbox_relay_meta", "outbox_relay_incarnations", "outbox_relay_leases",
@@ -200,6 +188,19 @@ void create_file(const std::string& path) {
 }
 
 }  // namespace
+
+void require_known_version(Connection& connection) {
+  if (!has_table(connection, "outbox_relay_meta")) return;
+  Query find(connection.database(),
+             "SELECT value FROM outbox_relay_meta WHERE outbox = '' AND name = 'schema_major'");
+  auto rows = find.rows();
+  const std::int64_t major = rows.next() ? rows.integer(0) : 0;
+  if (major <= kSchemaMajor) return;
+  throw NewerTables(
+      fmt::format("the relay's tables in {} have version {}, this program knows up to {}: run a "
+                  "newer outbox-relay",
+                  connection.path(), major, kSchemaMajor));
+}
 
 std::vector<TableColumn> columns_of(Connection& connection, const std::string& table) {
   Query list(connection.database(),
@@ -264,10 +265,9 @@ Mapping require_outbox(Connection& connection, Mapping mapping) {
     if (rows.next()) name = rows.text(0);
   }
   if (name.empty()) {
-    throw Unusable(
-        fmt::format("{} has no table {} yet; waiting for the application to create it "
-                    "(outbox-relay init prints it)",
-                    connection.path(), mapping.table));
+    throw Unusable(fmt::format(
+        "{} has no table {} yet: the application creates it (outbox-relay init prints it)",
+        connection.path(), mapping.table));
   }
   mapping.table = name;
   require_rowid(connection, name);
@@ -283,7 +283,7 @@ Mapping require_outbox(Connection& connection, Mapping mapping) {
 }
 
 void require_relay_tables(Connection& connection, bool may_create) {
-  if (has_table(connection, "outbox_relay_meta")) check_schema_version(connection);
+  require_known_version(connection);
   if (relay_tables_complete(connection)) return;
   if (!may_create) {
     throw Unusable(
@@ -301,7 +301,7 @@ void apply_schema(const std::string& path, const Mapping& mapping) {
   Connection connection(path, std::chrono::seconds(5));
   connection.database().exec("PRAGMA journal_mode=WAL");
   connection.require_wal();
-  if (has_table(connection, "outbox_relay_meta")) check_schema_version(connection);
+  require_known_version(connection);
   Transaction transaction(connection, Transaction::Kind::write);
   connection.database().exec(outbox_ddl(mapping) + relay_ddl());
   transaction.commit();

@@ -25,6 +25,10 @@ Mapping require_outbox(Connection& connection, Mapping mapping);
 
 std::vector<TableColumn> columns_of(Connection& connection, const std::string& table);
 
+// Throws NewerTables if the relay's tables are there and of a version that this program does not
+// know.
+void require_known_version(Connection& connection);
+
 // Makes sure that the relay's tables are there and of a version that this program knows. Creates
 // them if it may; throws Unusable if not.
 void require_relay_tables(Connection& connection, bool may_create);

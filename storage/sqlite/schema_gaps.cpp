@@ -174,7 +174,7 @@ class Comparison {
     missing.statement = wanted.sql + ";";
     if (present != nullptr) {
       missing.statement =
-          fmt::format("DROP INDEX {}; {}", quoted(present->name), missing.statement);
+          fmt::format("DROP INDEX IF EXISTS {}; {}", quoted(present->name), missing.statement);
     }
     gaps_.push_back(std::move(missing));
   }
@@ -218,6 +218,7 @@ std::int64_t relay_schema_major(Connection& connection) {
 }
 
 SchemaCheck compare_schema(Connection& connection, const Mapping& mapping) {
+  require_known_version(connection);
   SchemaCheck check;
   const std::string mode = connection.database().execAndGet("PRAGMA main.journal_mode").getString();
   if (mode != "wal") check.missing.emplace_back("PRAGMA journal_mode=WAL;");

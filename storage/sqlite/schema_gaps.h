@@ -25,7 +25,8 @@ std::vector<SchemaGap> schema_gaps(Connection& connection, const Mapping& mappin
 // Version of the relay's own tables; 0 if there are none, or nothing says so.
 std::int64_t relay_schema_major(Connection& connection);
 
-// The same as statements, and whether the outbox can be worked with. Throws SQLite::Exception.
+// The same as statements, and whether the outbox can be worked with. Throws SQLite::Exception,
+// and NewerTables where there is nothing to compare with.
 SchemaCheck compare_schema(Connection& connection, const Mapping& mapping);
 
 // The statements of all gaps, one behind the other; a comment where there is none.

@@ -48,6 +48,9 @@ Answer<Value> ask(const StoreSettings& settings, const Ask& question) {
     question(connection, answer.value);
   } catch (const SQLite::Exception& error) {
     answer.error = sqlite::describe(path, error);
+  } catch (const sqlite::NewerTables& error) {
+    answer.error = error.what();
+    answer.newer = true;
   } catch (const std::exception& error) {
     answer.error = error.what();
   }

@@ -37,6 +37,9 @@ Answer<Value> SqliteDesk::guarded(const Work& work) {
     work(answer.value);
   } catch (const SQLite::Exception& error) {
     answer.error = describe(path_, error);
+  } catch (const NewerTables& error) {
+    answer.error = error.what();
+    answer.newer = true;
   } catch (const std::exception& error) {
     answer.error = error.what();
   }

@@ -105,6 +105,21 @@ def test_limited_values_are_completed_and_only_where_they_belong(scripts, comple
 
 
 @SHELLS
+def test_presets_are_completed_all_that_there_are(scripts, complete):
+    told = run_command("init", "--store", "sqlite:a.db", "--preset", "none").stderr
+    presets = set(re.search(r"it has: ([a-z, -]+)", told).group(1).split(", "))
+    assert len(presets) > 3
+    assert complete(scripts, "outbox-relay run --preset ") == presets
+    assert complete(scripts, "outbox-relay --preset deb") == {"debezium"}
+
+
+def test_bash_completes_paths_and_values_behind_an_equals_sign(scripts):
+    assert {"store.preset=", "relay.batchSize="} <= bash(scripts, "outbox-relay run --set=")
+    assert bash(scripts, "outbox-relay run --set=store.pre") == {"store.preset="}
+    assert "dotnet" in bash(scripts, "outbox-relay run --set store.preset=")
+
+
+@SHELLS
 def test_files_are_completed_for_config(scripts, complete):
     assert "settings.yaml" in complete(scripts, "outbox-relay run --config set")
 

@@ -274,7 +274,7 @@ def test_a_signal_ends_the_wait(world):
         until(lambda: catches(waiting.pid, signal.SIGTERM), 10, "it handles the signal")
         waiting.send_signal(signal.SIGTERM)
         _, told = waiting.communicate(timeout=10)
-        assert waiting.returncode == 1 and "signal" in told and "1 events" in told
+        assert waiting.returncode == 1 and "signal" in told and "1 event is" in told
     finally:
         kill_and_reap(waiting)
 
@@ -351,3 +351,40 @@ def test_of_a_foreign_table_the_side_tables_tell_what_it_has_no_columns_for(worl
     error, = status("--config", relay.config_path)[1]["errors"]
     assert "503" in error["error"] and error["eventType"] == "order" and not error["dead"]
     assert run_command("init", "--check", "--store", outbox.url, *flags).returncode == 0
+
+
+def test_tables_of_a_newer_program_are_a_conflict_and_said_so(world):
+    outbox = world.outbox()
+    outbox.query("UPDATE outbox_relay_meta SET value = 2 WHERE name = 'schema_major'")
+    for words in (["init", "--check"], ["init", "--apply"], ["messages", "find"],
+                  ["messages", "show", "x"], ["dead-letters", "list"], ["pause"],
+                  ["broker", "isolate"], ["status", "--url", "http://127.0.0.1:1"]):
+        done = run_command(*words, "--store", outbox.url)
+        assert done.returncode == 5, (words, done.stdout, done.stderr)
+        assert "version 2" in done.stdout + done.stderr, words
+
+
+def test_status_says_once_what_an_operator_ordered_and_what_is_not_there(world):
+    outbox, receiver = world.outbox(), world.receiver()
+    relay = world.relay(outbox, receiver)
+    done = run_command("broker", "isolate", "--store", outbox.url, "--reason", 'the "mnt"')
+    assert done.returncode == 0, done.stderr
+
+    def circuit():
+        shown = run_command("status", "--store", outbox.url, "--url", f"http://127.0.0.1:{relay.port}").stdout
+        return next(line for line in shown.splitlines() if line.startswith("Circuit"))
+
+    until(lambda: circuit().split() == ["Circuit", *'isolated by an operator: the "mnt"'.split()],
+          10, "the relay has heard of it")
+    away = world.outbox("none.db", create=False)
+    shown = run_command("status", "--store", away.url, "--url", "http://127.0.0.1:1").stdout
+    assert shown.count("there is no database") == 1 and "waiting" not in shown
+
+
+def test_wait_counts_one_as_one(world):
+    outbox = world.outbox()
+    outbox.insert()
+    outbox.insert(status="DeadLettered", dead_letter_reason="permanent")
+    for condition, words in (("drained", "1 event is not"), ("empty-dead-letters", "1 dead letter\n")):
+        done = run_command("wait", "--for", condition, "--timeout", "0s", "--store", outbox.url)
+        assert done.returncode == 1 and words in done.stderr, done.stderr

@@ -14,8 +14,9 @@ namespace outbox {
 
 // What is to become of the rows that are there already.
 struct AdoptionOrder {
-  // Rows of events before it are skipped, and those whose time is not known; absent: none are.
+  // Rows of events before it are skipped; absent: none are.
   std::optional<std::chrono::sys_time<std::chrono::milliseconds>> since;
+  bool skip_unknown = false;  // with `since`: skip those whose time is not known, too
   bool dry_run = false;
   std::string reason;  // for the audit table
 };
@@ -23,6 +24,7 @@ struct AdoptionOrder {
 struct AdoptionCount {
   std::uint64_t taken = 0;
   std::uint64_t skipped = 0;
+  std::uint64_t unknown = 0;  // of both, rows whose time is not known
 };
 
 // A table that looks like an outbox.
@@ -30,6 +32,7 @@ struct TableProposal {
   std::string table;
   std::string preset;
   std::vector<std::pair<std::string, std::string>> columns;  // as in store.columns: what was found
+  std::string times;                                         // for store.times, if not the preset's
   std::string problem;            // why it can't be used as it stands; empty if it can
   std::uint64_t waiting = 0;      // rows that would be sent
   std::vector<Message> examples;  // the first of them, with at most the first KiB of the payload

@@ -36,6 +36,8 @@ const char* name_of(MessageState state) {
       return "processed";
     case MessageState::dead_lettered:
       return "dead_lettered";
+    case MessageState::skipped:
+      return "skipped";
     case MessageState::unknown:
       return "unknown";
   }

@@ -51,7 +51,8 @@ struct ExportedLetter {
 };
 
 // What a row is, whatever its table calls it.
-enum class MessageState { pending, failed, processed, dead_lettered, unknown };
+// `skipped`: older than what a relay was told to begin with. `unknown`: a state that is not ours.
+enum class MessageState { pending, failed, processed, dead_lettered, skipped, unknown };
 
 const char* name_of(MessageState state);
 

@@ -47,6 +47,7 @@ void print_proposal(const StoreSettings& settings, const TableProposal& proposal
     print(fmt::format("  {}:\n", title));
     for (const auto& [key, name] : *entries) print(fmt::format("    {}: {}\n", key, yaml(name)));
   }
+  if (!proposal.times.empty()) print(fmt::format("  times: {}\n", proposal.times));
   print("# its columns:\n");
   for (const auto& [key, name] : proposal.columns) {
     print(fmt::format("#   {:<16} {}\n", key, printable(name)));
@@ -82,28 +83,68 @@ int detect_tables(const Config& config, const Backends& backends, const std::str
   return kDone;
 }
 
-int adopt_table(const Config& config, const Backends& backends, const AdoptOptions& options) {
-  const StoreSettings& settings = config.settings.store;
-  const int answers =
-      (options.all ? 1 : 0) + (options.skip_older ? 1 : 0) + (options.since ? 1 : 0);
-  if (answers != 1) {
-    say("say what is to become of old rows: one of --all, --since TIME, --skip-older");
-    return kUsage;
-  }
+namespace {
+
+AdoptionOrder order_of(const AdoptOptions& options) {
   AdoptionOrder order;
-  order.dry_run = options.dry_run;
   order.reason = options.reason.empty() ? "by command" : options.reason;
   order.since = options.since;
+  order.skip_unknown = options.unknown == UnknownAge::skip;
   if (options.skip_older) {
     order.since =
         std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now()) - kOld;
   }
-  const auto done = backends.stores.at(scheme_of(settings.url)).adopt(settings, order);
+  return order;
+}
+
+std::string rows(std::uint64_t count) {
+  return fmt::format("{} row{}", count, count == 1 ? "" : "s");
+}
+
+// What is wrong with the question; empty if nothing.
+std::string mistake(const AdoptOptions& options, const StoreSettings& settings) {
+  const int answers =
+      (options.all ? 1 : 0) + (options.skip_older ? 1 : 0) + (options.since ? 1 : 0);
+  if (answers != 1) {
+    return "say what is to become of old rows: one of --all, --since TIME, --skip-older";
+  }
+  if (settings.preset == "relay") {
+    return "the preset is 'relay': the relay's own table needs no adoption; for another one say "
+           "--preset (outbox-relay mapping detect proposes one)";
+  }
+  return {};
+}
+
+}  // namespace
+
+int adopt_table(const Config& config, const Backends& backends, const AdoptOptions& options) {
+  const StoreSettings& settings = config.settings.store;
+  if (const std::string what = mistake(options, settings); !what.empty()) {
+    say(what);
+    return kUsage;
+  }
+  const auto& adopt = backends.stores.at(scheme_of(settings.url)).adopt;
+  AdoptionOrder order = order_of(options);
+  order.dry_run = true;
+  auto done = adopt(settings, order);
+  const bool undecided =
+      order.since && options.unknown == UnknownAge::ask && done.value.unknown > 0;
+  if (done.ok() && undecided) {
+    say(
+        fmt::format("{} of unknown age: say what is to become of them with --unknown send or "
+                    "--unknown skip",
+                    rows(done.value.unknown)));
+    return kFailed;
+  }
+  if (done.ok() && !options.dry_run) {
+    order.dry_run = false;
+    done = adopt(settings, order);
+  }
   if (!done.ok()) {
     say(printable_sentence(done.error));
     return failure_code(done);
   }
-  print(fmt::format("{} rows {}, {} skipped\n", done.value.taken,
+  print(fmt::format("{} {}, {} skipped\n", rows(done.value.taken),
                     options.dry_run ? "would be sent" : "to be sent", done.value.skipped));
   return kDone;
 }

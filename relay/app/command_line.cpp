@@ -213,6 +213,11 @@ class CommandLine {
         ->type_name("TIME");
     command->add_flag("--skip-older", adopt_.skip_older,
                       "leave those alone that are older than an hour");
+    const std::map<std::string, UnknownAge> unknown = {{"send", UnknownAge::send},
+                                                       {"skip", UnknownAge::skip}};
+    command->add_option("--unknown", adopt_.unknown, "send or skip rows whose age is not known")
+        ->type_name("WHAT")
+        ->transform(CLI::Transformer(unknown));
     command->add_flag("--dry-run", adopt_.dry_run, "only count");
     command->add_option("--reason", adopt_.reason, "why, for the audit table")->type_name("TEXT");
     on_chosen(command, {.store = true},

@@ -90,6 +90,7 @@ void DeskCommands::add_find(CLI::App& group, const Registry& registry) {
       {"processed", MessageState::processed},
       {"dead-lettered", MessageState::dead_lettered},
       {"dead_lettered", MessageState::dead_lettered},
+      {"skipped", MessageState::skipped},
       {"unknown", MessageState::unknown}};
   auto* find = registry.add(group, "find", "List messages, the newest first");
   MessageFilter& filter = messages_.filter;
@@ -97,7 +98,7 @@ void DeskCommands::add_find(CLI::App& group, const Registry& registry) {
   find->add_option("--event-type", filter.event_type, "only this event type")->type_name("TYPE");
   find->add_option("--key", filter.ordering_key, "only this ordering key")->type_name("KEY");
   find->add_option("--state", filter.state,
-                   "only pending, failed, processed, dead-lettered or unknown")
+                   "only pending, failed, processed, dead-lettered, skipped or unknown")
       ->type_name("STATE")
       ->transform(CLI::CheckedTransformer(states, CLI::ignore_case));
   find->add_flag("--leased", filter.leased, "only those that a relay holds");

@@ -87,10 +87,14 @@ int hold_circuit(const Config& config, const Backends& backends, bool hold,
 // and shows rows as they would go out. Writes nothing.
 int detect_tables(const Config& config, const Backends& backends, const std::string& table);
 
+// Rows whose time is not known.
+enum class UnknownAge { ask, send, skip };
+
 struct AdoptOptions {
   bool all = false;
   bool skip_older = false;  // than an hour
   std::optional<std::chrono::sys_time<std::chrono::milliseconds>> since;
+  UnknownAge unknown = UnknownAge::ask;
   bool dry_run = false;
   std::string reason;
 };

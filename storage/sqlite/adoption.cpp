@@ -126,6 +126,12 @@ void audit(Connection& connection, const std::string& outbox, const AdoptionOrde
 
 }  // namespace
 
+void pretend_side_rows(Connection& connection) {
+  if (connection.database().tableExists("outbox_relay_rows")) return;
+  connection.database().exec(
+      "CREATE TEMP TABLE outbox_relay_rows (outbox TEXT, row_key, state TEXT)");
+}
+
 void require_adoption(Connection& connection, const Sql& sql, const Clocks& clocks) {
   if (!sql.mapping().foreign()) return;
   const std::string& outbox = sql.mapping().table;
@@ -149,7 +155,8 @@ AdoptionCount adopt(Connection& connection, const Sql& sql, const AdoptionOrder&
   OpenRows open(connection, sql);
   Marker marker(connection, sql);
   const auto is_skipped = [&](const OpenRow& row) {
-    return order.since && (!row.time || *row.time < *order.since);
+    if (!order.since) return false;
+    return row.time ? *row.time < *order.since : order.skip_unknown;
   };
   while (true) {
     Transaction transaction(connection,
@@ -158,6 +165,7 @@ AdoptionCount adopt(Connection& connection, const Sql& sql, const AdoptionOrder&
     for (const OpenRow& row : rows) {
       const bool skip = is_skipped(row);
       ++(skip ? count.skipped : count.taken);
+      if (!row.time) ++count.unknown;
       if (!order.dry_run) marker.mark(row, skip);
     }
     if (rows.empty() && !order.dry_run) {

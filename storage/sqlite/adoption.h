@@ -14,6 +14,9 @@ namespace outbox::sqlite {
 // without is taken on as it stands; its first relay writes that down. Throws Busy.
 void require_adoption(Connection& connection, const Sql& sql, const Clocks& clocks);
 
+// For a dry run: what stands beside rows, where the relay's tables are not there yet.
+void pretend_side_rows(Connection& connection);
+
 // Takes the table on. Rows from before `order.since` are marked beside the table as skipped: they
 // are left alone until a later order takes them in. In short transactions, with pauses. A dry run
 // only counts.

@@ -18,6 +18,7 @@ MessageState state_named(const std::string& name) {
   if (name == state::kFailed) return MessageState::failed;
   if (name == state::kProcessed) return MessageState::processed;
   if (name == state::kDeadLettered) return MessageState::dead_lettered;
+  if (name == state::kSkipped) return MessageState::skipped;
   return MessageState::unknown;
 }
 
@@ -31,6 +32,8 @@ std::string database_name(MessageState state) {
       return state::kProcessed;
     case MessageState::dead_lettered:
       return state::kDeadLettered;
+    case MessageState::skipped:
+      return state::kSkipped;
     case MessageState::unknown:
       return {};
   }

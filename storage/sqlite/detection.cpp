@@ -98,9 +98,39 @@ std::vector<Message> examples(Connection& connection, const Sql& sql, const Cloc
   return result;
 }
 
-TableProposal propose(Connection& connection, const Fit& fit, const Clocks& clocks) {
-  const Sql sql(connection, fit.mapping);
+// In which unit the table's numbers make times of this century. Empty: as the mapping says.
+std::string unit_of_times(Connection& connection, const Sql& sql) {
+  const std::string& column = sql.mapping().columns.occurred_on;
+  if (column.empty()) return {};
+  Query query(
+      connection.database(),
+      fmt::format("SELECT {0} FROM {1} AS o WHERE {0} IS NOT NULL ORDER BY {2} DESC LIMIT 1",
+                  sql.column(column), sql.table(), sql.order()));
+  auto rows = query.rows();
+  if (!rows.next()) return {};
+  const std::string sample = rows.text(0);
+  const auto fits = [&](TimeFormat format) {
+    const auto time = TimeReader(connection, format).read(sample);
+    return time && to_text(*time).starts_with("20");
+  };
+  if (fits(sql.mapping().times)) return {};
+  for (const auto& [format, name] : {std::pair(TimeFormat::seconds, "seconds"),
+                                     std::pair(TimeFormat::milliseconds, "milliseconds"),
+                                     std::pair(TimeFormat::ticks, "ticks")}) {
+    if (fits(format)) return name;
+  }
+  return {};
+}
+
+TableProposal propose(Connection& connection, StoreSettings settings, const Fit& fit,
+                      const Clocks& clocks) {
   TableProposal proposal;
+  const std::string unit = unit_of_times(connection, Sql(connection, fit.mapping));
+  if (!unit.empty()) settings.times = unit;
+  proposal.times = settings.times;
+  settings.table = fit.mapping.table;
+  settings.preset = fit.mapping.preset;
+  const Sql sql(connection, require_outbox(connection, mapping_of(settings)));
   proposal.table = fit.mapping.table;
   proposal.preset = fit.mapping.preset;
   for (const ColumnChoice& choice : fit.mapping.choices) {
@@ -136,7 +166,9 @@ std::vector<TableProposal> detect(Connection& connection, const StoreSettings& s
   std::stable_sort(fits.begin(), fits.end(),
                    [](const Fit& one, const Fit& other) { return one.columns > other.columns; });
   std::vector<TableProposal> proposals;
-  for (const Fit& one : fits) proposals.push_back(propose(connection, one, clocks));
+  for (const Fit& one : fits) {
+    proposals.push_back(propose(connection, settings, one, clocks));
+  }
   if (proposals.empty() && !only.empty()) proposals.push_back(explain(connection, settings, only));
   snapshot.commit();
   return proposals;

@@ -118,7 +118,10 @@ Message MessageColumns::read(const Query::Rows& rows, std::uint64_t payload_size
 void MessageColumns::read_times(const Query::Rows& rows, Message& message) {
   const Columns& names = mapping_.columns;
   const auto note = [&](const std::string& column) {
-    if (!message.defect) message.defect = fmt::format("column {}: holds no time", column);
+    if (message.defect) return;
+    message.defect =
+        fmt::format("column {}: holds no time{}", column,
+                    mapping_.foreign() ? " (store.times says how numbers are read)" : "");
   };
   if (!rows.null(kOccurredOn) || !mapping_.foreign()) {
     std::string occurred = rows.text(kOccurredOn);

@@ -68,7 +68,11 @@ Answer<AdoptionCount> adopt(const StoreSettings& settings, const AdoptionOrder& 
     const sqlite::BootClock boot;
     const sqlite::Clocks clocks = sqlite::system_clocks(boot);
     const auto mapping = sqlite::require_outbox(connection, sqlite::mapping_of(settings));
-    sqlite::require_relay_tables(connection, settings.create_relay_tables);
+    if (order.dry_run) {
+      sqlite::pretend_side_rows(connection);
+    } else {
+      sqlite::require_relay_tables(connection, settings.create_relay_tables);
+    }
     count = sqlite::adopt(connection, sqlite::Sql(connection, mapping), order, clocks);
   });
 }

@@ -67,18 +67,29 @@ class OpenRows {
   std::int64_t place_ = INT64_MIN;
 };
 
-bool is_adopted(Connection& connection, const std::string& outbox) {
-  Query find(connection.database(),
-             "SELECT 1 FROM outbox_relay_meta WHERE outbox = ?1 AND name = 'adopted'");
-  auto rows = find.rows(outbox);
-  return rows.next();
+// What decides which rows are to be sent, and as what.
+std::string signature(const Mapping& mapping) {
+  const Columns& c = mapping.columns;
+  const States& s = mapping.states;
+  return fmt::format(
+      "id={} type={} payload={} status={} processedAt={} pending={} failed={} "
+      "processed={} deadLettered={}",
+      c.id, c.event_type, c.payload, c.status, c.processed_on, s.pending, s.failed, s.processed,
+      s.dead_lettered);
 }
 
-void write_down(Connection& connection, const std::string& outbox, const Clocks& clocks) {
+std::optional<std::string> adopted_as(Connection& connection, const std::string& outbox) {
+  Query find(connection.database(),
+             "SELECT value FROM outbox_relay_meta WHERE outbox = ?1 AND name = 'adopted'");
+  auto rows = find.rows(outbox);
+  return rows.next() ? std::optional(rows.text(0)) : std::nullopt;
+}
+
+void write_down(Connection& connection, const Mapping& mapping) {
   Query note(connection.database(),
              "INSERT OR REPLACE INTO outbox_relay_meta (outbox, name, value) "
              "VALUES (?1, 'adopted', ?2)");
-  note.run(outbox, to_text(clocks.wall()));
+  note.run(mapping.table, signature(mapping));
 }
 
 std::optional<OpenRow> first_old_row(Connection& connection, const Sql& sql, WallTime now) {
@@ -129,13 +140,22 @@ void audit(Connection& connection, const std::string& outbox, const AdoptionOrde
 void pretend_side_rows(Connection& connection) {
   if (connection.database().tableExists("outbox_relay_rows")) return;
   connection.database().exec(
-      "CREATE TEMP TABLE outbox_relay_rows (outbox TEXT, row_key, state TEXT)");
+      "CREATE TEMP TABLE outbox_relay_rows (outbox TEXT, row_key, state TEXT, "
+      "PRIMARY KEY (outbox, row_key))");
 }
 
 void require_adoption(Connection& connection, const Sql& sql, const Clocks& clocks) {
   if (!sql.mapping().foreign()) return;
   const std::string& outbox = sql.mapping().table;
-  if (is_adopted(connection, outbox)) return;
+  if (const auto before = adopted_as(connection, outbox)) {
+    const std::string now = signature(sql.mapping());
+    if (*before == now) return;
+    throw Unusable(fmt::format(
+        "the columns or states of the table {} in {} are other ones than the relay began with "
+        "({}; before: {}), so that rows may be taken for others: name them in store.columns, or "
+        "say what is to become of the rows with outbox-relay adopt",
+        outbox, connection.path(), now, *before));
+  }
   if (const auto old = first_old_row(connection, sql, clocks.wall())) {
     throw Unusable(fmt::format(
         "the table {} in {} holds rows to be sent {}, and this is the first relay on it: say what "
@@ -144,7 +164,7 @@ void require_adoption(Connection& connection, const Sql& sql, const Clocks& cloc
         old->time ? "from " + to_text(*old->time) : std::string("of unknown age")));
   }
   Transaction transaction(connection, Transaction::Kind::write);
-  write_down(connection, outbox, clocks);
+  write_down(connection, sql.mapping());
   transaction.commit();
 }
 
@@ -159,22 +179,25 @@ AdoptionCount adopt(Connection& connection, const Sql& sql, const AdoptionOrder&
     return row.time ? *row.time < *order.since : order.skip_unknown;
   };
   while (true) {
-    Transaction transaction(connection,
-                            order.dry_run ? Transaction::Kind::read : Transaction::Kind::write);
+    // Looking may take long where no index helps: not under the write lock.
+    Transaction snapshot(connection, Transaction::Kind::read);
     const std::vector<OpenRow> rows = open.next();
+    snapshot.commit();
     for (const OpenRow& row : rows) {
-      const bool skip = is_skipped(row);
-      ++(skip ? count.skipped : count.taken);
+      ++(is_skipped(row) ? count.skipped : count.taken);
       if (!row.time) ++count.unknown;
-      if (!order.dry_run) marker.mark(row, skip);
     }
-    if (rows.empty() && !order.dry_run) {
-      write_down(connection, outbox, clocks);
+    if (order.dry_run && rows.empty()) return count;
+    if (order.dry_run) continue;
+    Transaction transaction(connection, Transaction::Kind::write);
+    for (const OpenRow& row : rows) marker.mark(row, is_skipped(row));
+    if (rows.empty()) {
+      write_down(connection, sql.mapping());
       audit(connection, outbox, order, count, clocks);
     }
     transaction.commit();
     if (rows.empty()) return count;
-    if (!order.dry_run) std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kPause);
   }
 }
 

@@ -11,6 +11,8 @@ namespace outbox::sqlite {
 namespace {
 
 constexpr std::size_t kOddMax = 64;
+constexpr auto kLockedWalkInterval = std::chrono::minutes{1};
+constexpr std::size_t kWalkedCheap = 8;  // rows walked over cost as much as one looked at
 constexpr auto kOddInterval = std::chrono::seconds{1};
 // A due time farther ahead than its own delay, by more than this, was set by a clock that has since
 // been put back.
@@ -43,12 +45,15 @@ std::string outbox_sql(const Sql& sql, const std::string& from, const std::strin
                      sql.beside(), rest);
 }
 
-// From the relay's side rows to the outbox.
+// From the relay's side rows to the outbox. A state that the application has set meanwhile, such as
+// one that is not ours, takes precedence.
 std::string side_sql(const Sql& sql, const std::string& index, const std::string& rest) {
   return fmt::format(
       "SELECT {} FROM outbox_relay_rows AS r INDEXED BY {} JOIN {} AS o ON {} = r.row_key "
-      "LEFT JOIN outbox_relay_leases AS l ON l.outbox = ?1 AND l.row_key = r.row_key WHERE {}",
-      candidate_columns(sql, "r.due"), index, sql.table(), sql.row_key(), rest);
+      "LEFT JOIN outbox_relay_leases AS l ON l.outbox = ?1 AND l.row_key = r.row_key "
+      "WHERE ({} OR {}) AND {}",
+      candidate_columns(sql, "r.due"), index, sql.table(), sql.row_key(), sql.is_open(),
+      sql.is_dead(), rest);
 }
 
 // Nothing for a row without a key: there is no name by which it could be leased.
@@ -83,6 +88,7 @@ std::optional<Candidate> read(const Query::Rows& rows) {
 Candidates::Candidates(Connection& connection, const Sql& sql, std::string outbox)
     : outbox_(std::move(outbox)),
       keys_in_order_(sql.mapping().key_is_order()),
+      indexed_(sql.has_pending_index()),
       unmarked_(connection.database(),
                 fmt::format("SELECT {0} FROM {1} WHERE {2} AND {3} > ?1 ORDER BY {3} LIMIT ?2",
                             own_columns(sql), sql.from_pending(), sql.is_pending(), sql.order())),
@@ -121,15 +127,19 @@ Candidates::Candidates(Connection& connection, const Sql& sql, std::string outbo
       one_(
           connection.database(),
           outbox_sql(sql, sql.table() + " AS o",
-                     fmt::format("{} = ?2 AND coalesce(r.state, {}) IN ('{}', '{}')", sql.row_key(),
-                                 sql.state_name(), state::kPending, state::kFailed))) {}
+                     fmt::format("{} = ?2 AND ({} OR {}) AND coalesce(r.state, {}) IN ('{}', '{}')",
+                                 sql.row_key(), sql.is_open(), sql.is_dead(), sql.state_name(),
+                                 state::kPending, state::kFailed))),
+      span_(connection.database(),
+            fmt::format("SELECT (SELECT max({0}) FROM {1} AS o) - (SELECT min({0}) FROM {1} AS o)",
+                        sql.order(), sql.table())) {}
 
-bool Candidates::begin(Time now, WallTime wall, bool changed, std::size_t budget) {
+bool Candidates::begin(Time now, WallTime wall, bool changed, bool unlocked, std::size_t budget) {
   now_ = now;
   wall_ = wall;
   wall_text_ = to_text(wall);
   budget_ = budget;
-  fresh_resume_ = 0;
+  fresh_resume_ = INT64_MIN;
   fresh_seen_ = false;
   due_seen_ = false;
   next_due_.reset();
@@ -141,11 +151,29 @@ bool Candidates::begin(Time now, WallTime wall, bool changed, std::size_t budget
   const Sweep::Start due_start = due_.begin(now);
   if (due_start == Sweep::Start::peek) due_resume_ = due_position_;
   if (due_start != Sweep::Start::resume) due_position_ = {};
+  if (!may_walk(unlocked)) return false;
   const Sweep::Start start = fresh_.begin(now);
   if (start == Sweep::Start::resume) return false;
+  note_walk();
   if (start == Sweep::Start::peek) fresh_resume_ = fresh_position_;
-  fresh_position_ = 0;
+  fresh_position_ = INT64_MIN;
   return true;
+}
+
+// Without an index, starting over walks through all that is processed: seldom, and hardly ever
+// under the write lock.
+bool Candidates::may_walk(bool unlocked) const {
+  return indexed_ || unlocked || !walked_at_ || now_ - *walked_at_ >= kLockedWalkInterval;
+}
+
+void Candidates::note_walk() {
+  walked_at_ = now_;
+  if (indexed_) return;
+  auto rows = span_.rows();
+  if (rows.next()) {
+    fresh_.pass(static_cast<std::size_t>(std::max<std::int64_t>(rows.integer(0), 0)) /
+                kWalkedCheap);
+  }
 }
 
 void Candidates::end() {
@@ -157,7 +185,7 @@ void Candidates::end() {
 void Candidates::start_over() {
   fresh_ = {};
   due_ = {};
-  fresh_position_ = 0;
+  fresh_position_ = INT64_MIN;
   back_to_.reset();
   start_over_due();
 }

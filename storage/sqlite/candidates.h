@@ -46,7 +46,8 @@ class Candidates {
   Candidates(Connection& connection, const Sql& sql, std::string outbox);
 
   // Before the walks of one selection. True if keys found to be blocked may be free again.
-  bool begin(Time now, WallTime wall, bool changed, std::size_t budget);
+  // `unlocked`: nobody waits for us.
+  bool begin(Time now, WallTime wall, bool changed, bool unlocked, std::size_t budget);
   void end();
 
   // Never-failed rows in the order of the table. Ends early when `enough()`.
@@ -75,7 +76,7 @@ class Candidates {
  private:
   struct DuePosition {
     std::string due;
-    std::int64_t place = 0;
+    std::int64_t place = INT64_MIN;
     auto operator<=>(const DuePosition&) const = default;
   };
   enum class Due { now, later, later_as_all_after };
@@ -87,9 +88,12 @@ class Candidates {
   Due due_of(const std::string& text);
   bool is_absurd(const Candidate& candidate) const;
   void apply_turn_back();
+  bool may_walk(bool unlocked) const;
+  void note_walk();
 
   std::string outbox_;
   const bool keys_in_order_;
+  const bool indexed_;  // pending rows are found without walking the table
   Query unmarked_;
   Query lease_beyond_;
   Query side_beyond_;
@@ -100,21 +104,23 @@ class Candidates {
   Query beside_;
   Query waiting_;
   Query one_;
+  Query span_;
 
   // Kept between selections.
   Sweep fresh_;
   Sweep due_;
-  std::int64_t fresh_position_ = 0;
+  std::int64_t fresh_position_ = INT64_MIN;
   DuePosition due_position_;
   std::optional<std::int64_t> back_to_;
   std::optional<Time> odd_looked_at_;
+  std::optional<Time> walked_at_;
 
   // Of the current selection.
   Time now_{};
   WallTime wall_{};
   std::string wall_text_;
   std::size_t budget_ = 0;
-  std::int64_t fresh_resume_ = 0;
+  std::int64_t fresh_resume_ = INT64_MIN;
   DuePosition due_resume_;
   bool fresh_seen_ = false;
   bool due_seen_ = false;

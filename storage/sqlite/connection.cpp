@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "storage/sqlite/identifiers.h"
+
 namespace outbox::sqlite {
 namespace {
 
@@ -90,6 +92,7 @@ void Connection::configure(std::chrono::milliseconds busy_timeout) {
     throw Unusable(fmt::format("the database {} can only be read, not written", path_));
   }
   sqlite3_extended_result_codes(handle, 1);
+  add_fingerprint_function(handle);
   // Closing the last connection must neither stall on a checkpoint nor remove a log that by then
   // may belong to a file put in the place of ours.
   sqlite3_db_config(handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);

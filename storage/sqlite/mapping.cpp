@@ -195,7 +195,7 @@ void resolve_columns(Mapping& mapping, const std::vector<TableColumn>& columns) 
 // The rowid under its own name, or one of those by which SQLite knows it and the table does not.
 std::string order_of(const Mapping& mapping, const std::vector<TableColumn>& columns) {
   for (const TableColumn& column : columns) {
-    if (column.primary_key && lower(column.type) == "integer") return column.name;
+    if (column.rowid) return column.name;
   }
   for (const char* name : {"rowid", "_rowid_", "oid"}) {
     if (find_column(columns, name) == nullptr) return name;

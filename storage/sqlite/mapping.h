@@ -55,6 +55,7 @@ struct TableColumn {
   std::string name;
   std::string type;          // as declared
   bool primary_key = false;  // the only column of it
+  bool rowid = false;        // another name of the rowid
 };
 
 // One column of a preset, by the names that it may have.

@@ -78,11 +78,11 @@ std::optional<std::string> key_of(const Query::Rows& rows, const Mapping& mappin
 std::string message_sql(const Sql& sql, const std::string& payload, const std::string& where) {
   const Columns& c = sql.mapping().columns;
   return fmt::format(
-      "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {} FROM {} AS o WHERE {}",
+      "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {} FROM {} AS o WHERE {}",
       sql.column(c.id), sql.column(c.event_type), sql.value(c.ordering_key),
       sql.value(c.destination), sql.value(c.content_type), sql.value(c.traceparent), sql.headers(),
       sql.value(c.occurred_on), sql.value(c.not_before), sql.value(c.retry_count), payload,
-      sql.row_key(), sql.order(), sql.table(), where);
+      sql.row_key(), sql.order(), sql.fingerprint(), sql.table(), where);
 }
 
 Message MessageColumns::read(const Query::Rows& rows, std::uint64_t payload_size, bool loads) {

@@ -14,9 +14,10 @@ namespace outbox::sqlite {
 // A SELECT of them, with `payload` for the payload.
 std::string message_sql(const Sql& sql, const std::string& payload, const std::string& where);
 
-// Two more columns of it.
+// More columns of it.
 constexpr int kKeyColumn = 11;
 constexpr int kPlaceColumn = 12;
+constexpr int kFingerprintColumn = 13;
 
 // Confined to the connection's thread.
 class MessageColumns {

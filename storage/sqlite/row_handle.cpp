@@ -12,11 +12,11 @@ std::uint32_t fingerprint_of_id(std::string_view event_id) {
   for (const char character : event_id) {
     hash = (hash ^ static_cast<unsigned char>(character)) * 16777619u;
   }
-  return hash;
+  return hash == kAnyFingerprint ? 1 : hash;
 }
 
-RowId to_row_id(const Value& key, std::int64_t place, std::string_view event_id) {
-  std::string id = fmt::format("{}-{:08x}", place, fingerprint_of_id(event_id));
+RowId to_row_id(const Value& key, std::int64_t place, std::uint32_t fingerprint) {
+  std::string id = fmt::format("{}-{:08x}", place, fingerprint);
   if (const auto* number = std::get_if<std::int64_t>(&key)) {
     if (*number != place) id += fmt::format("-i{}", *number);
   } else if (const auto* text = std::get_if<std::string>(&key)) {

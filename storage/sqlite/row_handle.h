@@ -18,11 +18,15 @@ struct RowHandle {
   std::uint32_t fingerprint = 0;
 };
 
+// Never kAnyFingerprint.
 std::uint32_t fingerprint_of_id(std::string_view event_id);
+
+// Of a row whose id could not be read.
+constexpr std::uint32_t kAnyFingerprint = 0;
 
 // "42-1a2b3c4d" where the place is the key, else with the key behind: "42-1a2b3c4d-t<text>",
 // "...-i<number>", "...-b<bytes>".
-RowId to_row_id(const Value& key, std::int64_t place, std::string_view event_id);
+RowId to_row_id(const Value& key, std::int64_t place, std::uint32_t fingerprint);
 // Nothing if the text is no such handle.
 std::optional<RowHandle> parse_row_id(const RowId& row);
 

@@ -105,8 +105,7 @@ bool RowReader::load_run(std::span<const Picked> rows, LeaseId lease, Loaded& lo
     while (next != rows.end() && found.next()) {
       if (!skip_to(found.integer(kPlaceColumn))) continue;
       if (found.value(kKeyColumn) != next->key) return false;
-      loaded.messages.push_back(
-          complete(columns_.read(found, next->payload_size, true), *next, lease));
+      loaded.messages.push_back(complete(named(found, *next, true), *next, lease));
       ++next;
     }
   } catch (const SQLite::Exception& error) {
@@ -151,18 +150,25 @@ std::optional<Message> RowReader::read(const Picked& picked, std::uint64_t paylo
     const bool loads = picked.payload_size <= payload_max;
     auto rows = one_.rows(picked.key, loads ? 1 : 0);
     if (!rows.next()) return std::nullopt;
-    return columns_.read(rows, picked.payload_size, loads);
+    return named(rows, picked, loads);
   } catch (const SQLite::Exception& error) {
     if (!is_too_big(error)) throw;
     Message message;
+    message.row = to_row_id(picked.key, picked.place, kAnyFingerprint);
     message.defect = fmt::format("a column holds more than {} bytes", kValueBytesMax);
     message.payload_size = picked.payload_size;
     return message;
   }
 }
 
+Message RowReader::named(const Query::Rows& rows, const Picked& picked, bool loads) {
+  Message message = columns_.read(rows, picked.payload_size, loads);
+  const auto fingerprint = static_cast<std::uint32_t>(rows.integer(kFingerprintColumn));
+  message.row = to_row_id(picked.key, picked.place, fingerprint);
+  return message;
+}
+
 Message RowReader::complete(Message message, const Picked& picked, LeaseId lease) {
-  message.row = to_row_id(picked.key, picked.place, message.id);
   message.lease = lease;
   message.alone = picked.alone;
   read_history(picked, message);

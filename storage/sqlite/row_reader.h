@@ -36,6 +36,7 @@ class RowReader {
   void load_each(std::span<const Picked> rows, LeaseId lease, std::uint64_t payload_max,
                  Loaded& loaded);
   std::optional<Message> read(const Picked& picked, std::uint64_t payload_max);
+  Message named(const Query::Rows& rows, const Picked& picked, bool loads);
   Message complete(Message message, const Picked& picked, LeaseId lease);
   void read_history(const Picked& picked, Message& message);
 

@@ -121,15 +121,34 @@ bool has_table(Connection& connection, const std::string& name) {
   return rows.next();
 }
 
-// Whether no two rows have the same value in that column.
+std::string collation_of(Connection& connection, const std::string& table,
+                         const std::string& column) {
+  const char* collation = nullptr;
+  sqlite3_table_column_metadata(connection.database().getHandle(), "main", table.c_str(),
+                                column.c_str(), nullptr, &collation, nullptr, nullptr, nullptr);
+  return collation == nullptr ? "BINARY" : collation;
+}
+
+// Whether no two rows have values in that column that a comparison takes for the same.
 bool is_unique(Connection& connection, const std::string& table, const TableColumn& column) {
-  if (column.primary_key) return true;
-  Query find(
-      connection.database(),
-      "SELECT 1 FROM pragma_index_list(?1, 'main') AS l WHERE l.\"unique\" AND NOT l.partial "
-      "AND (SELECT count(*) FROM pragma_index_info(l.name, 'main')) = 1 "
-      "AND (SELECT lower(name) FROM pragma_index_info(l.name, 'main')) = lower(?2)");
-  auto rows = find.rows(table, column.name);
+  if (column.rowid) return true;
+  Query find(connection.database(),
+             "SELECT 1 FROM pragma_index_list(?1, 'main') AS l WHERE l.\"unique\" "
+             "AND NOT l.partial AND (SELECT count(*) FROM pragma_index_xinfo(l.name, 'main') "
+             "WHERE key) = 1 AND EXISTS (SELECT 1 FROM pragma_index_xinfo(l.name, 'main') "
+             "WHERE key AND lower(name) = lower(?2) AND upper(coll) = upper(?3))");
+  auto rows = find.rows(table, column.name, collation_of(connection, table, column.name));
+  return rows.next();
+}
+
+// Without AUTOINCREMENT SQLite gives the number of a row that was deleted to the next one, and what
+// was noted of the first would be taken for the second.
+bool may_come_again(Connection& connection, const std::string& table, const TableColumn& key) {
+  if (!key.rowid) return false;
+  Query find(connection.database(),
+             "SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = ?1 "
+             "AND sql NOT LIKE '%AUTOINCREMENT%'");
+  auto rows = find.rows(table);
   return rows.next();
 }
 
@@ -151,6 +170,13 @@ void require_key(Connection& connection, const Mapping& mapping,
   for (const TableColumn& column : columns) {
     if (column.name != key) continue;
     const bool is_order = key == mapping.order;
+    if (mapping.foreign() && may_come_again(connection, mapping.table, column)) {
+      throw Unusable(fmt::format(
+          "the numbers in column {} of the table {} in {} may be given out again, since it has no "
+          "AUTOINCREMENT: what the relay notes of a deleted row would be taken for a new one; map "
+          "store.columns.id to another column that is unique",
+          key, mapping.table, connection.path()));
+    }
     if (mapping.columns.sequence.empty() ? is_unique(connection, mapping.table, column)
                                          : is_order) {
       return;
@@ -203,12 +229,19 @@ void require_known_version(Connection& connection) {
 }
 
 std::vector<TableColumn> columns_of(Connection& connection, const std::string& table) {
+  // An INTEGER PRIMARY KEY is the rowid, but for PRIMARY KEY DESC, which gets an index.
   Query list(connection.database(),
              "SELECT name, type, pk = 1 AND (SELECT count(*) FROM pragma_table_xinfo(?1, 'main') "
-             "WHERE pk > 0) = 1 FROM pragma_table_xinfo(?1, 'main')");
+             "WHERE pk > 0) = 1, upper(type) = 'INTEGER' AND NOT EXISTS (SELECT 1 FROM "
+             "pragma_index_list(?1, 'main') WHERE origin = 'pk') "
+             "FROM pragma_table_xinfo(?1, 'main')");
   std::vector<TableColumn> result;
   auto rows = list.rows(table);
-  while (rows.next()) result.push_back({rows.text(0), rows.text(1), rows.integer(2) != 0});
+  while (rows.next()) {
+    const bool primary_key = rows.integer(2) != 0;
+    result.push_back(
+        {rows.text(0), rows.text(1), primary_key, primary_key && rows.integer(3) != 0});
+  }
   return result;
 }
 

@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t kBudgetFactor = 10;
 constexpr std::size_t kBudgetMin = 1000;
 constexpr std::int64_t kTakeoversBeforeSolitude = 2;
+constexpr std::int64_t kUnindexedMax = 2000;  // rows
 
 // The rows of key ?2 between two places.
 std::string key_sql(const Sql& sql, const std::string& from, const std::string& where) {
@@ -26,12 +27,16 @@ std::string key_sql(const Sql& sql, const std::string& from, const std::string& 
 }  // namespace
 
 Selector::Selector(Connection& connection, const Sql& sql, std::string outbox)
-    : outbox_(std::move(outbox)),
+    : sql_(sql),
+      outbox_(std::move(outbox)),
       candidates_(connection, sql, outbox_),
       sizes_(connection, sql.mapping().table, sql.mapping().columns.payload),
       times_(connection, sql.mapping().times),
       open_of_key_(connection.database(), key_sql(sql, sql.from_open_key(), sql.is_open())),
-      dead_of_key_(connection.database(), key_sql(sql, sql.from_dead_key(), sql.is_dead())) {}
+      dead_of_key_(connection.database(), key_sql(sql, sql.from_dead_key(), sql.is_dead())),
+      span_(connection.database(),
+            fmt::format("SELECT (SELECT max({0}) FROM {1} AS o) - (SELECT min({0}) FROM {1} AS o)",
+                        sql.order(), sql.table())) {}
 
 Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   request_ = request;
@@ -41,8 +46,11 @@ Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   selection_ = {};
   picked_.clear();
   free_up_to_.clear();
+  require_key_index();
   const std::size_t budget = std::max(kBudgetMin, kBudgetFactor * scene.limit);
-  if (candidates_.begin(scene.now, scene.wall, scene.changed, budget)) blocked_.clear();
+  if (candidates_.begin(scene.now, scene.wall, scene.changed, scene.look_only, budget)) {
+    blocked_.clear();
+  }
   if (!take_solitary()) choose();
   candidates_.end();
   sizes_.close();
@@ -51,6 +59,19 @@ Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   std::sort(selection_.rows.begin(), selection_.rows.end(),
             [](const Picked& one, const Picked& other) { return one.place < other.place; });
   return std::move(selection_);
+}
+
+// Each row's predecessors would be looked for in the whole table, under the write lock.
+void Selector::require_key_index() {
+  const bool keyed = request_.ordering == Ordering::key &&
+                     !sql_.mapping().columns.ordering_key.empty() && !sql_.has_key_index();
+  if (!keyed) return;
+  auto rows = span_.rows();
+  if (!rows.next() || rows.integer(0) <= kUnindexedMax) return;
+  throw Unusable(fmt::format(
+      "the table {} is too large for relay.ordering: key without an index on {}: {} (or set "
+      "relay.ordering: none)",
+      outbox_, sql_.mapping().columns.ordering_key, sql_.create_key_index()));
 }
 
 void Selector::start_over() {

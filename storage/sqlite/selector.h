@@ -67,6 +67,7 @@ class Selector {
   void pick_in_table_order();
   std::vector<Candidate> collect_retries();
   bool enough(std::size_t target) const;
+  void require_key_index();
 
   Step pick(const Candidate& candidate);
   bool waits(const Candidate& candidate);
@@ -78,12 +79,14 @@ class Selector {
   std::uint64_t size_of(const Candidate& candidate);
   void unblock(std::int64_t place);
 
+  const Sql& sql_;
   std::string outbox_;
   Candidates candidates_;
   SizeProbe sizes_;
   TimeReader times_;
   Query open_of_key_;
   Query dead_of_key_;
+  Query span_;
 
   // Kept between calls.
   BlockedKeys blocked_;

@@ -32,13 +32,17 @@ class Assignments {
   }
 
   // Nothing if the table has no column for any of it. ?1 is the row's key. All values up to `last`
-  // are bound, whether a column takes them or not.
+  // are bound, whether a column takes them or not; then the fingerprint of the event's id: under
+  // the same key there may be another row by now.
   std::string update(int last) const {
     if (text_.empty()) return {};
     std::string bound;
     for (int i = 2; i <= last; ++i) bound += fmt::format("?{}, ", i);
-    return fmt::format("UPDATE {} AS o SET {} WHERE {} = ?1 AND {} AND coalesce({}1) IS NOT NULL",
-                       sql_.table(), text_, sql_.row_key(), sql_.is_open(), bound);
+    return fmt::format(
+        "UPDATE {} AS o SET {} WHERE {} = ?1 AND {} AND coalesce({}1) IS NOT NULL "
+        "AND (?{} = {} OR {} = ?{})",
+        sql_.table(), text_, sql_.row_key(), sql_.is_open(), bound, last + 1, kAnyFingerprint,
+        sql_.fingerprint(), last + 1);
   }
 
  private:
@@ -158,7 +162,7 @@ void Settler::settle(const Settlement& settlement, const Holder& holder, Settled
   if (lease) {
     settled.freed.push_back(row->place);
     if (settlement.verdict == Verdict::released) settled.released.push_back(row->key);
-    settle_leased(row->key, *lease, settlement, holder, settled);
+    settle_leased(*row, *lease, settlement, holder, settled);
   } else if (settlement.verdict == Verdict::delivered && is_the_same_row(*row)) {
     settle_late_delivery(*row, settlement, holder, settled);
   } else {
@@ -166,9 +170,15 @@ void Settler::settle(const Settlement& settlement, const Holder& holder, Settled
   }
 }
 
+// Whether the row found by look_ is the one that was leased.
+bool Settler::names(const RowHandle& handle, const Query::Rows& rows) {
+  return handle.fingerprint == kAnyFingerprint ||
+         handle.fingerprint == fingerprint_of_id(rendered_id(rows, 2));
+}
+
 bool Settler::is_the_same_row(const RowHandle& row) {
   auto rows = look_.rows(row.key);
-  return rows.next() && fingerprint_of_id(rendered_id(rows, 2)) == row.fingerprint;
+  return rows.next() && names(row, rows);
 }
 
 std::uint64_t Settler::payload_bytes(const Value& row) {
@@ -202,9 +212,10 @@ std::optional<Settler::Lease> Settler::end_lease(const Value& row, const Settlem
   return lease;
 }
 
-void Settler::settle_leased(const Value& row, const Lease& lease, const Settlement& settlement,
-                            const Holder& holder, Settled& settled) {
+void Settler::settle_leased(const RowHandle& handle, const Lease& lease,
+                            const Settlement& settlement, const Holder& holder, Settled& settled) {
   if (settlement.verdict == Verdict::released && !settlement.outcome_unknown) return;
+  const Value& row = handle.key;
   const auto noted = lease.noted ? side_rows_.read(row) : std::nullopt;
   SideRow side = noted.value_or(SideRow{});
   if (settlement.verdict == Verdict::released) {
@@ -214,7 +225,7 @@ void Settler::settle_leased(const Value& row, const Lease& lease, const Settleme
   }
   note_attempt(side, settlement, holder);
   const Change change = change_for(settlement, holder);
-  if (write(row, lease.large, side, change, holder, settled) == Written::gone) {
+  if (write(handle, lease.large, side, change, holder, settled) == Written::gone) {
     ++settled.fenced;
     return;
   }
@@ -237,7 +248,7 @@ void Settler::settle_late_delivery(const RowHandle& handle, const Settlement& se
   }
   const bool large = payload_bytes(row) > kRewriteMax;
   const Change change = change_for(settlement, holder);
-  if (write(row, large, side, change, holder, settled) == Written::gone) {
+  if (write(handle, large, side, change, holder, settled) == Written::gone) {
     ++settled.fenced;
     return;
   }
@@ -296,18 +307,18 @@ Settler::Change Settler::change_for(const Settlement& settlement, const Holder& 
   return change;
 }
 
-Settler::Written Settler::write(const Value& row, bool large, SideRow& side, const Change& change,
-                                const Holder& holder, Settled& settled) {
+Settler::Written Settler::write(const RowHandle& handle, bool large, SideRow& side,
+                                const Change& change, const Holder& holder, Settled& settled) {
   if (!holds(change.state)) {
-    const Written written = write_beside(row, side, change, holder);
+    const Written written = write_beside(handle, side, change, holder);
     // Others who look at the table see what its columns can show. It is counted already.
     Change shown = change;
     shown.charge = 0;
-    if (written == Written::beside && !large) write_in_place(row, side, shown, holder, settled);
+    if (written == Written::beside && !large) write_in_place(handle, side, shown, holder, settled);
     return written;
   }
   if (!large) {
-    const auto changed = write_in_place(row, side, change, holder, settled);
+    const auto changed = write_in_place(handle, side, change, holder, settled);
     if (changed == 1) {
       side.state.reset();
       side.dead_letter_reason.reset();
@@ -317,22 +328,28 @@ Settler::Written Settler::write(const Value& row, bool large, SideRow& side, con
       side.processed_on.reset();
       return Written::in_place;
     }
-    if (changed && !side.state) return Written::gone;
+    if (changed && !side.state) {
+      const Written written = write_beside(handle, side, change, holder);
+      // There it is, and open: so it was not gone, but stayed as it was.
+      if (written == Written::beside) isolate(handle.key, "a trigger ignores changes", settled);
+      return written;
+    }
   }
-  return write_beside(row, side, change, holder);
+  return write_beside(handle, side, change, holder);
 }
 
 // How many rows were changed; nothing if the row refused.
-std::optional<int> Settler::write_in_place(const Value& row, const SideRow& side,
+std::optional<int> Settler::write_in_place(const RowHandle& handle, const SideRow& side,
                                            const Change& change, const Holder& holder,
                                            Settled& settled) {
+  const Value& row = handle.key;
   if (const auto found = untouchable_.find(row); found != untouchable_.end()) {
     isolate(row, found->second, settled);
     return std::nullopt;
   }
   if (careful_) savepoint_.run();
   try {
-    const int changed = update(row, side, change, holder);
+    const int changed = update(handle, side, change, holder);
     if (careful_) release_savepoint_.run();
     return changed;
   } catch (const SQLite::Exception& error) {
@@ -358,27 +375,31 @@ void Settler::isolate(const Value& row, const std::string& error, Settled& settl
 }
 
 // How many rows were changed: none if the table has no column for it.
-int Settler::update(const Value& row, const SideRow& side, const Change& change,
+int Settler::update(const RowHandle& handle, const SideRow& side, const Change& change,
                     const Holder& holder) {
   const std::string_view state = change.state;
+  const Value& row = handle.key;
+  const std::int64_t same = handle.fingerprint;
   if (state == state::kProcessed) {
-    return mark_processed_ ? mark_processed_->run(row, holder.now_column) : 0;
+    return mark_processed_ ? mark_processed_->run(row, holder.now_column, same) : 0;
   }
   // While a row is kept beside, its count is, too.
   const auto count = side.state ? side.retry_count : std::nullopt;
   if (state == state::kFailed) {
-    return mark_failed_ ? mark_failed_->run(row, count, change.charge, change.error, change.due)
-                        : 0;
+    return mark_failed_
+               ? mark_failed_->run(row, count, change.charge, change.error, change.due, same)
+               : 0;
   }
-  return mark_dead_ ? mark_dead_->run(row, count, change.charge, change.error, change.dead_reason)
-                    : 0;
+  return mark_dead_
+             ? mark_dead_->run(row, count, change.charge, change.error, change.dead_reason, same)
+             : 0;
 }
 
-Settler::Written Settler::write_beside(const Value& row, SideRow& side, const Change& change,
+Settler::Written Settler::write_beside(const RowHandle& handle, SideRow& side, const Change& change,
                                        const Holder& holder) {
   {
-    auto rows = look_.rows(row);
-    if (!rows.next()) return Written::gone;
+    auto rows = look_.rows(handle.key);
+    if (!rows.next() || !names(handle, rows)) return Written::gone;
     const std::string present = rows.text(0);
     const bool open = present == state::kPending || present == state::kFailed;
     if (!side.state && !open) return Written::gone;
@@ -443,7 +464,7 @@ BuriedRow Settler::bury_crashed(const Value& row, std::uint32_t crashes, const H
   side.waits_for_recovery_epoch.reset();
   const bool large = payload_bytes(row) > kRewriteMax;
   Settled ignored;
-  if (write(row, large, side, change, holder, ignored) != Written::gone) {
+  if (write({row, 0, kAnyFingerprint}, large, side, change, holder, ignored) != Written::gone) {
     side_rows_.write(row, side);
     audit_death(row, change, holder);
   }

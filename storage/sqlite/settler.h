@@ -75,23 +75,26 @@ class Settler {
     std::uint32_t charge = 0;
   };
 
+  static bool names(const RowHandle& handle, const Query::Rows& rows);
   bool is_the_same_row(const RowHandle& row);
   std::optional<Lease> end_lease(const Value& row, const Settlement& settlement,
                                  const Holder& holder);
   void settle_late_delivery(const RowHandle& handle, const Settlement& settlement,
                             const Holder& holder, Settled& settled);
-  void settle_leased(const Value& row, const Lease& lease, const Settlement& settlement,
+  void settle_leased(const RowHandle& handle, const Lease& lease, const Settlement& settlement,
                      const Holder& holder, Settled& settled);
   void note_attempt(SideRow& side, const Settlement& settlement, const Holder& holder);
 
   static Change change_for(const Settlement& settlement, const Holder& holder);
-  Written write(const Value& row, bool large, SideRow& side, const Change& change,
+  Written write(const RowHandle& handle, bool large, SideRow& side, const Change& change,
                 const Holder& holder, Settled& settled);
-  std::optional<int> write_in_place(const Value& row, const SideRow& side, const Change& change,
-                                    const Holder& holder, Settled& settled);
+  std::optional<int> write_in_place(const RowHandle& handle, const SideRow& side,
+                                    const Change& change, const Holder& holder, Settled& settled);
   static void isolate(const Value& row, const std::string& error, Settled& settled);
-  int update(const Value& row, const SideRow& side, const Change& change, const Holder& holder);
-  Written write_beside(const Value& row, SideRow& side, const Change& change, const Holder& holder);
+  int update(const RowHandle& handle, const SideRow& side, const Change& change,
+             const Holder& holder);
+  Written write_beside(const RowHandle& handle, SideRow& side, const Change& change,
+                       const Holder& holder);
   void keep_side(const Value& row, const SideRow& side, const Change& change, bool existed);
   void audit_death(const Value& row, const Change& change, const Holder& holder);
 

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "storage/sqlite/identifiers.h"
 #include "storage/sqlite/side_rows.h"
 
 namespace outbox::sqlite {
@@ -77,6 +78,24 @@ std::string Sql::state_name() const {
     if (condition != "0") text += fmt::format(" WHEN {} THEN '{}'", condition, name);
   }
   return text + " END";
+}
+
+std::string Sql::create_key_index() const {
+  const Columns& c = mapping_.columns;
+  std::string where;
+  if (has_status()) {
+    where = fmt::format(
+        " WHERE {} IN ({}{})", quoted(c.status), state_literal(mapping_.states.pending),
+        mapping_.states.failed.empty() ? "" : ", " + state_literal(mapping_.states.failed));
+  } else if (!c.processed_on.empty()) {
+    where = fmt::format(" WHERE {} IS NULL", quoted(c.processed_on));
+  }
+  return fmt::format("CREATE INDEX {} ON {} ({}){};", quoted(index_names(mapping_).open_key),
+                     table(), quoted(c.ordering_key), where);
+}
+
+std::string Sql::fingerprint() const {
+  return fmt::format("{}({})", kFingerprintFunction, column(mapping_.columns.id));
 }
 
 // Puts the column into each {}.

@@ -24,6 +24,8 @@ class Sql {
   std::string payload() const { return expanded(mapping_.payload_sql, mapping_.columns.payload); }
   std::string headers() const { return expanded(mapping_.headers_sql, mapping_.columns.headers); }
   std::string row_key() const { return column(mapping_.row_key()); }
+  // Of the event's id, as a row's handle has it.
+  std::string fingerprint() const;
   // The rowid: rises with each insert.
   std::string order() const { return column(mapping_.order); }
 
@@ -32,6 +34,12 @@ class Sql {
   std::string from_dead() const { return from(names_.dead); }
   std::string from_open_key() const { return from(names_.open_key); }
   std::string from_dead_key() const { return from(names_.dead_key); }
+
+  // Without, a query walks the whole table.
+  bool has_key_index() const { return !names_.open_key.empty(); }
+  bool has_pending_index() const { return !names_.pending.empty(); }
+  // The statement that makes the index of undecided rows by ordering key.
+  std::string create_key_index() const;
 
   // As far as the table's own columns tell. Where they can't hold when a failed row is due, failed
   // rows that the relay knows nothing of are pending ones.

@@ -32,7 +32,7 @@ class Sweep {
   // Rows that were passed over may be worth another look.
   void note_change() { changed_ = true; }
   // A row can't be leased now, but may be later.
-  void pass() { ++passed_; }
+  void pass(std::size_t rows = 1) { passed_ += rows; }
   void reach_end() { at_end_ = true; }
   void leave_end() { at_end_ = false; }
   bool at_end() const { return at_end_; }

@@ -58,6 +58,8 @@ std::optional<WallTime> TimeReader::read(const std::string& text) {
   if (reads_numbers(format_)) {
     if (const auto number = number_of(text)) return from_number(*number, format_);
   }
+  // SQLite also reads "now", which is another time at each attempt.
+  if (text.find_first_of("0123456789") == std::string::npos) return std::nullopt;
   auto rows = julian_day_.rows(text);
   if (!rows.next() || rows.null(0)) return std::nullopt;
   return from_milliseconds((rows.column(0).getDouble() - kUnixEpoch) * kMillisecondsPerDay);

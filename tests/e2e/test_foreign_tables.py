@@ -246,7 +246,7 @@ def test_old_rows_of_a_foreign_table_wait_until_somebody_says_what_becomes_of_th
     assert receiver.requests() == []
 
     counted = adopt(outbox, "--skip-older", "--dry-run")
-    assert counted.stdout == "1 rows would be sent, 9 skipped\n", counted.stderr
+    assert counted.stdout == "1 row would be sent, 9 skipped\n", counted.stderr
     assert relay.get("/readyz")[0] == 503
     done = adopt(outbox, "--since", utc(minutes_ago=210, form="%Y-%m-%dT%H:%M:%SZ"), "--reason",
                  "older ones were sent by hand")
@@ -411,3 +411,121 @@ def test_an_incumbent_relay_is_replaced_on_a_live_table_and_no_row_is_lost(world
     assert set(accepted) == ids
     assert len(accepted) == total, "nobody sent a row that the other had sent"
     assert relay.metric("published_total") == total - done_before
+
+
+# --- what the application does meanwhile -------------------------------------------------------
+
+
+def test_a_row_that_took_the_place_of_a_leased_one_is_sent_itself(world):
+    """Also in the relay's own table, made anew while a row of the old one is on its way."""
+    outbox, receiver = world.outbox(), world.receiver()
+    receiver.rules({"delay": 0.7})
+    outbox.insert(id="one")
+    schema = outbox.query("SELECT sql FROM sqlite_schema WHERE tbl_name = 'outbox_messages'"
+                          " AND sql IS NOT NULL")
+    relay = world.relay(outbox, receiver)
+    until(lambda: len(outbox.query("SELECT 1 FROM outbox_relay_leases")) == 1, 10, "it is leased")
+    with outbox.connection() as database:
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("DROP TABLE outbox_messages")
+        for (statement,) in schema:
+            database.execute(statement)
+        database.execute("INSERT INTO outbox_messages (id, event_type, payload)"
+                         " VALUES ('two', 't', 'x')")
+        database.execute("COMMIT")
+    receiver.wait_for_ids(["two"], 30)
+    until(lambda: outbox.states() == {"Processed": 1}, 20, "it is processed")
+    assert relay.stop() == 0
+
+
+def test_numbers_that_are_given_out_again_are_no_keys(world):
+    outbox, receiver = Outbox(world.folder, create=False), world.receiver()
+    with outbox.connection() as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE o (Id INTEGER PRIMARY KEY, Type TEXT, Payload TEXT,"
+                         " ProcessedOn TEXT)")
+    relay = world.relay(outbox, receiver, {"store": {"table": "o", "preset": "dotnet"}},
+                        start=False)
+    relay.start(wait=False)
+    until(lambda: "AUTOINCREMENT" in relay.get("/readyz")[1], 20, "the relay says why")
+    relay.stop()
+
+
+def test_ids_below_zero_are_sent_too(world):
+    outbox, receiver = Outbox(world.folder, create=False), world.receiver()
+    with outbox.connection() as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE o (Id INTEGER PRIMARY KEY AUTOINCREMENT, Type TEXT,"
+                         " Payload TEXT, ProcessedOn TEXT)")
+    relay = world.relay(outbox, receiver, {"store": {"table": "o", "preset": "dotnet"}})
+    with outbox.connection() as database:
+        for number in (-9_000_000_000, -5, 0, 1, 2**53 + 1):
+            database.execute("INSERT INTO o VALUES (?, 't', 'x', NULL)", (number,))
+    receiver.wait_for_ids(["-9000000000", "-5", "0", "1", str(2**53 + 1)], 20)
+    assert relay.stop() == 0
+
+
+def test_a_column_that_comes_later_stops_the_relay_rather_than_be_guessed_at(world):
+    shape = SHAPES["ef core without a status"]
+    outbox, receiver = ForeignOutbox(world.folder, shape), world.receiver()
+    relay = world.relay(outbox, receiver, settings_of(shape))
+    outbox.fill(20)
+    until(lambda: outbox.done() == 20, 20, "all are processed")
+    with outbox.connection() as database:
+        database.execute("ALTER TABLE OutboxMessages ADD COLUMN"
+                         " Status TEXT NOT NULL DEFAULT 'Pending'")
+    until(lambda: relay.get("/readyz")[0] == 503 and "other ones" in relay.get("/readyz")[1], 20,
+          "the relay says that the columns have changed")
+    assert len(receiver.requests()) == 20
+    relay.stop()
+
+
+def test_what_the_application_says_of_a_waiting_row_counts(world):
+    shape = SHAPES["ef core with a status"]
+    outbox, receiver = ForeignOutbox(world.folder, shape), world.receiver()
+    receiver.rules({"status": 409})
+    rows = outbox.fill(3)
+    settings = {**settings_of(shape), "retry": {"baseDelay": "2s", "jitter": "none"}}
+    world.relay(outbox, receiver, settings)
+    until(lambda: outbox.value("SELECT count(*) FROM OutboxMessages WHERE Status = 'Failed'") == 3,
+          20, "all wait")
+    with outbox.connection() as database:
+        database.execute("UPDATE OutboxMessages SET Status = 'Cancelled' WHERE Id = ?",
+                         (rows[0][0],))
+        database.execute("UPDATE OutboxMessages SET Status = 'Processed' WHERE Id = ?",
+                         (rows[1][0],))
+    receiver.rules()
+    receiver.wait_for_ids([rows[2][0]], 20)
+    outbox.fill(1, first=10)
+    until(lambda: len(receiver.accepted()) == 2, 20, "the next one is sent")
+    assert rows[0][0] not in receiver.accepted_ids()
+    assert rows[1][0] not in receiver.accepted_ids()
+
+
+def test_a_trigger_that_ignores_changes_makes_no_repeats(world):
+    shape = SHAPES["ef core with a status"]
+    outbox, receiver = ForeignOutbox(world.folder, shape), world.receiver()
+    with outbox.connection() as database:
+        database.execute("CREATE TRIGGER keep BEFORE UPDATE ON OutboxMessages"
+                         " BEGIN SELECT RAISE(IGNORE); END")
+    rows = outbox.fill(10)
+    relay = world.relay(outbox, receiver, settings_of(shape))
+    receiver.wait_for_ids([row[0] for row in rows], 20)
+    until(lambda: outbox.value("SELECT count(*) FROM outbox_relay_rows"
+                               " WHERE state = 'Processed'") == 10, 20, "it is kept beside")
+    assert relay.stop() == 0
+    assert len(receiver.requests()) == 10
+
+
+def test_a_large_table_without_an_index_on_the_key_is_not_ordered_by_it(world):
+    shape = SHAPES["ef core without a status"]
+    outbox, receiver = ForeignOutbox(world.folder, shape), world.receiver()
+    outbox.fill(3_000)
+    relay = world.relay(outbox, receiver, settings_of(shape, ordering="key"), start=False)
+    relay.start(wait=False)
+    until(lambda: "CREATE INDEX" in relay.get("/readyz")[1], 20, "the relay names the index")
+    statement = json.loads(relay.get("/readyz")[1])["storeError"]
+    statement = statement[statement.index("CREATE INDEX"):statement.index(";")]
+    with outbox.connection() as database:
+        database.execute(statement)
+    until(lambda: outbox.done() == 3_000, 60, "all are sent")

@@ -88,16 +88,16 @@ TEST_CASE("a removed lock file leaves nothing") {
 }
 
 TEST_CASE("a row's handle names its key and its event, and nothing else is one") {
-  const auto handle = parse_row_id(to_row_id(42, 42, "event-1"));
+  const auto handle = parse_row_id(to_row_id(42, 42, fingerprint_of_id("event-1")));
   REQUIRE(handle);
   CHECK(handle->key == Value(42));
   CHECK(handle->place == 42);
   CHECK(handle->fingerprint == fingerprint_of_id("event-1"));
   CHECK(handle->fingerprint != fingerprint_of_id("event-2"));
-  CHECK(to_row_id(42, 42, "event-1").find("-i") == std::string::npos);
+  CHECK(to_row_id(42, 42, fingerprint_of_id("event-1")).find("-i") == std::string::npos);
   for (const Value& key : {Value(-1), Value(INT64_MIN), Value("text-with - and \"quotes\""),
                            Value(""), Value(Blob{std::string("\0\xff", 2)}), Value(Blob{})}) {
-    const auto other = parse_row_id(to_row_id(key, 7, ""));
+    const auto other = parse_row_id(to_row_id(key, 7, fingerprint_of_id("")));
     REQUIRE(other);
     CHECK(other->key == key);
     CHECK(other->place == 7);

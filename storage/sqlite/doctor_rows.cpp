@@ -348,6 +348,7 @@ void check_adoption(Connection& connection, const Mapping& mapping, const Clocks
   if (adopted.rows(mapping.table).next()) return;
   AdoptionOrder order;
   order.since = clocks.wall() - std::chrono::hours{1};
+  order.skip_unknown = true;
   order.dry_run = true;
   with_limit(connection, "old rows", findings, [&] {
     const Sql sql(connection, mapping);

@@ -130,9 +130,7 @@ Candidates::Candidates(Connection& connection, const Sql& sql, std::string outbo
                      fmt::format("{} = ?2 AND ({} OR {}) AND coalesce(r.state, {}) IN ('{}', '{}')",
                                  sql.row_key(), sql.is_open(), sql.is_dead(), sql.state_name(),
                                  state::kPending, state::kFailed))),
-      span_(connection.database(),
-            fmt::format("SELECT (SELECT max({0}) FROM {1} AS o) - (SELECT min({0}) FROM {1} AS o)",
-                        sql.order(), sql.table())) {}
+      span_(connection.database(), sql.span()) {}
 
 bool Candidates::begin(Time now, WallTime wall, bool changed, bool unlocked, std::size_t budget) {
   now_ = now;

@@ -53,9 +53,8 @@ enum class TimeFormat {
 // The columns of a table, as it was found.
 struct TableColumn {
   std::string name;
-  std::string type;          // as declared
-  bool primary_key = false;  // the only column of it
-  bool rowid = false;        // another name of the rowid
+  std::string type;    // as declared
+  bool rowid = false;  // another name of the rowid
 };
 
 // One column of a preset, by the names that it may have.

@@ -231,17 +231,13 @@ void require_known_version(Connection& connection) {
 std::vector<TableColumn> columns_of(Connection& connection, const std::string& table) {
   // An INTEGER PRIMARY KEY is the rowid, but for PRIMARY KEY DESC, which gets an index.
   Query list(connection.database(),
-             "SELECT name, type, pk = 1 AND (SELECT count(*) FROM pragma_table_xinfo(?1, 'main') "
-             "WHERE pk > 0) = 1, upper(type) = 'INTEGER' AND NOT EXISTS (SELECT 1 FROM "
+             "SELECT name, type, pk = 1 AND upper(type) = 'INTEGER' AND (SELECT count(*) FROM "
+             "pragma_table_xinfo(?1, 'main') WHERE pk > 0) = 1 AND NOT EXISTS (SELECT 1 FROM "
              "pragma_index_list(?1, 'main') WHERE origin = 'pk') "
              "FROM pragma_table_xinfo(?1, 'main')");
   std::vector<TableColumn> result;
   auto rows = list.rows(table);
-  while (rows.next()) {
-    const bool primary_key = rows.integer(2) != 0;
-    result.push_back(
-        {rows.text(0), rows.text(1), primary_key, primary_key && rows.integer(3) != 0});
-  }
+  while (rows.next()) result.push_back({rows.text(0), rows.text(1), rows.integer(2) != 0});
   return result;
 }
 

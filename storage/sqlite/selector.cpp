@@ -34,9 +34,7 @@ Selector::Selector(Connection& connection, const Sql& sql, std::string outbox)
       times_(connection, sql.mapping().times),
       open_of_key_(connection.database(), key_sql(sql, sql.from_open_key(), sql.is_open())),
       dead_of_key_(connection.database(), key_sql(sql, sql.from_dead_key(), sql.is_dead())),
-      span_(connection.database(),
-            fmt::format("SELECT (SELECT max({0}) FROM {1} AS o) - (SELECT min({0}) FROM {1} AS o)",
-                        sql.order(), sql.table())) {}
+      span_(connection.database(), sql.span()) {}
 
 Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   request_ = request;

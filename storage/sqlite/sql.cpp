@@ -94,6 +94,12 @@ std::string Sql::create_key_index() const {
                      table(), quoted(c.ordering_key), where);
 }
 
+// Each of the two is one step into the table; together in one SELECT they would be a walk.
+std::string Sql::span() const {
+  return fmt::format("SELECT (SELECT max({0}) FROM {1} AS o) - (SELECT min({0}) FROM {1} AS o)",
+                     order(), table());
+}
+
 std::string Sql::fingerprint() const {
   return fmt::format("{}({})", kFingerprintFunction, column(mapping_.columns.id));
 }

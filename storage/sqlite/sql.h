@@ -41,6 +41,10 @@ class Sql {
   // The statement that makes the index of undecided rows by ordering key.
   std::string create_key_index() const;
 
+  // How far the first and the last row are apart: about how many a walk through the table reads.
+  // NULL for an empty one.
+  std::string span() const;
+
   // As far as the table's own columns tell. Where they can't hold when a failed row is due, failed
   // rows that the relay knows nothing of are pending ones.
   std::string is_pending() const;

@@ -14,6 +14,7 @@
 #include "relay/app/boot_clock.h"
 #include "tests/conformance/publisher_conformance.h"
 #include "tests/conformance/raw_http_server.h"
+#include "tests/temporary_folder.h"
 
 namespace outbox::testing {
 
@@ -72,25 +73,6 @@ inline RawServer::Serve answer_with(std::string bytes) {
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
-
-// A folder that is gone at the end of the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "outbox-http-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(file(name), std::ios::trunc) << text;
-    return file(name);
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 // What becomes of one message at a publisher of its own.
 inline Receipt publish_to(const PublisherSettings& settings) {

@@ -1,9 +1,6 @@
 // An outbox in somebody else's table, for the suite that every store passes.
 #pragma once
 
-#include <SQLiteCpp/SQLiteCpp.h>
-
-#include <memory>
 #include <string>
 
 #include "tests/conformance/sqlite_fixture.h"
@@ -24,35 +21,23 @@ struct TableShape {
   bool writable = true;   // a verdict changes the row
 };
 
-class MappedFixture final : public StoreFixture {
+class MappedFixture final : public DatabaseFixture {
  public:
   explicit MappedFixture(TableShape shape);
 
-  std::unique_ptr<OutboxStore> open_store() override;
-  std::unique_ptr<OutboxDesk> open_desk() override;
-  void insert(const NewRow& row) override;
+  void insert(const NewRow& row) override { insert_by(shape_.insert, row); }
   void remove(const std::string& id) override;
   // What stands beside a row counts for what its own columns say.
   RowState read(const std::string& id) override;
   void refuse_changes(const std::string& id) override;
   bool writes_rows() const override { return shape_.writable; }
   std::string column(const std::string& name) const override;
-  void advance(Duration time) override { clock_.advance(time); }
-  std::int64_t version() override;
-
-  std::string path() const { return (folder_.path() / "app.db").string(); }
-  SQLite::Database& application() { return *application_; }
+  StoreSettings settings() const override;
 
  private:
-  StoreSettings settings() const;
-  sqlite::Clocks clocks() const;
   std::string table() const;
 
   const TableShape shape_;
-  TemporaryFolder folder_;
-  TestClock clock_;
-  CountingBell bell_;
-  std::unique_ptr<SQLite::Database> application_;
 };
 
 }  // namespace outbox::conformance

@@ -1,8 +1,5 @@
 #include "tests/conformance/sqlite_fixture.h"
 
-#include <cstdlib>
-#include <stdexcept>
-
 #include "storage/sqlite/schema.h"
 #include "storage/sqlite/sqlite_desk.h"
 
@@ -24,22 +21,6 @@ void bind_maybe(SQLite::Statement& statement, int index, const std::optional<std
 
 }  // namespace
 
-TemporaryFolder::TemporaryFolder() {
-  std::error_code ignored;
-  const bool memory = std::filesystem::is_directory("/dev/shm", ignored);
-  std::string name =
-      ((memory ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path()) /
-       "outbox-test-XXXXXX")
-          .string();
-  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 SqliteFixture::SqliteFixture() { sqlite::apply_schema(path(), sqlite::mapping_of(settings())); }
 
 StoreSettings SqliteFixture::settings() const {
@@ -49,7 +30,7 @@ StoreSettings SqliteFixture::settings() const {
   return settings;
 }
 
-sqlite::Clocks SqliteFixture::clocks() const {
+sqlite::Clocks DatabaseFixture::clocks() const {
   return {
       .boot = &clock_,
       .wall =
@@ -60,27 +41,23 @@ sqlite::Clocks SqliteFixture::clocks() const {
       .boot_id = boot_id};
 }
 
-std::unique_ptr<OutboxStore> SqliteFixture::open_store() {
+std::unique_ptr<OutboxStore> DatabaseFixture::open_store() {
   return std::make_unique<sqlite::SqliteStore>(settings(), clocks(), bell_);
 }
 
-std::unique_ptr<OutboxDesk> SqliteFixture::open_desk() {
+std::unique_ptr<OutboxDesk> DatabaseFixture::open_desk() {
   return std::make_unique<sqlite::SqliteDesk>(settings(), clocks().wall);
 }
 
-SQLite::Database& SqliteFixture::application() {
+SQLite::Database& DatabaseFixture::application() {
   if (!application_) {
     application_ = std::make_unique<SQLite::Database>(path(), SQLite::OPEN_READWRITE, 5000);
   }
   return *application_;
 }
 
-void SqliteFixture::insert(const NewRow& row) {
-  SQLite::Statement statement(
-      application(),
-      "INSERT INTO outbox_messages (id, event_type, payload, ordering_key, destination, "
-      "content_type, headers, traceparent, occurred_on_utc, not_before_utc) "
-      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+void DatabaseFixture::insert_by(const std::string& sql, const NewRow& row) {
+  SQLite::Statement statement(application(), sql);
   statement.bind(1, row.id);
   statement.bind(2, row.event_type);
   statement.bind(3, row.payload.data(), static_cast<int>(row.payload.size()));
@@ -98,6 +75,14 @@ void SqliteFixture::insert(const NewRow& row) {
   }
   bind_maybe(statement, 10, not_before);
   statement.exec();
+}
+
+void SqliteFixture::insert(const NewRow& row) {
+  insert_by(
+      "INSERT INTO outbox_messages (id, event_type, payload, ordering_key, destination, "
+      "content_type, headers, traceparent, occurred_on_utc, not_before_utc) "
+      "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      row);
 }
 
 void SqliteFixture::remove(const std::string& id) {
@@ -135,11 +120,7 @@ void SqliteFixture::refuse_changes(const std::string& id) {
   }
 }
 
-void SqliteFixture::advance(Duration time) { clock_.advance(time); }
-
-std::int64_t SqliteFixture::version() { return number("PRAGMA data_version"); }
-
-std::int64_t SqliteFixture::number(const std::string& sql) {
+std::int64_t DatabaseFixture::number(const std::string& sql) {
   return application().execAndGet(sql).getInt64();
 }
 

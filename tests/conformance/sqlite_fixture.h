@@ -1,4 +1,4 @@
-// An outbox in a database file of its own, for tests.
+// An outbox in an SQLite database, for the suite that every store passes and for tests of its own.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -10,21 +10,9 @@
 
 #include "storage/sqlite/sqlite_store.h"
 #include "tests/conformance/store_conformance.h"
+#include "tests/temporary_folder.h"
 
 namespace outbox::conformance {
-
-// A folder that is removed with its contents.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 class TestClock final : public Clock {
  public:
@@ -44,23 +32,17 @@ class CountingBell final : public Bell {
   std::atomic<int> rings_{0};
 };
 
-class SqliteFixture final : public StoreFixture {
+// A database file of its own, whatever table the outbox in it is.
+class DatabaseFixture : public StoreFixture {
  public:
-  SqliteFixture();
-
   std::unique_ptr<OutboxStore> open_store() override;
   std::unique_ptr<OutboxDesk> open_desk() override;
-  void insert(const NewRow& row) override;
-  void remove(const std::string& id) override;
-  RowState read(const std::string& id) override;
-  void refuse_changes(const std::string& id) override;
-  void advance(Duration time) override;
-  std::int64_t version() override;
+  void advance(Duration time) override { clock_.advance(time); }
+  std::int64_t version() override { return number("PRAGMA data_version"); }
 
-  // For what only SQLite has.
+  virtual StoreSettings settings() const = 0;
   std::filesystem::path folder() const { return folder_.path(); }
-  std::string path() const { return (folder_.path() / "app.db").string(); }
-  StoreSettings settings() const;
+  std::string path() const { return folder_.file("app.db"); }
   sqlite::Clocks clocks() const;
   // The application's connection.
   SQLite::Database& application();
@@ -69,15 +51,32 @@ class SqliteFixture final : public StoreFixture {
   CountingBell& bell() { return bell_; }
   std::int64_t number(const std::string& sql);
 
-  bool create_relay_tables = true;
   std::string boot_id = "boot-one";
 
+ protected:
+  // `sql` takes the ten values of a row as they stand in NewRow, with the time before the last.
+  void insert_by(const std::string& sql, const NewRow& row);
+
  private:
-  TemporaryFolder folder_;
+  testing::TemporaryFolder folder_;
   TestClock clock_;
   CountingBell bell_;
   std::chrono::milliseconds wall_offset_{0};
   std::unique_ptr<SQLite::Database> application_;
+};
+
+// In the relay's own table.
+class SqliteFixture final : public DatabaseFixture {
+ public:
+  SqliteFixture();
+
+  void insert(const NewRow& row) override;
+  void remove(const std::string& id) override;
+  RowState read(const std::string& id) override;
+  void refuse_changes(const std::string& id) override;
+  StoreSettings settings() const override;
+
+  bool create_relay_tables = true;
 };
 
 }  // namespace outbox::conformance

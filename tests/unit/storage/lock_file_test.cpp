@@ -8,22 +8,16 @@
 #include <fstream>
 
 #include "storage/sqlite/settler.h"
+#include "tests/temporary_folder.h"
 
 namespace outbox::sqlite {
 namespace {
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lock-test-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-    database = (path / "app.db").string();
-    std::ofstream(database) << "";
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-  std::string database;
+// With a database file in it.
+struct Folder {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path path = folder.path();
+  const std::string database = folder.write("app.db", "");
 };
 
 TEST_CASE("a held lock is seen to be held, and is no proof of death") {

@@ -62,7 +62,7 @@ TEST_CASE("the relay's own table holds every verdict, any other only what it has
   for (const ColumnChoice& choice : presets().front().choices) {
     columns.push_back({choice.names.front(), "TEXT", false});
   }
-  columns.front() = {"sequence", "INTEGER", true, true};
+  columns.front() = {"sequence", "INTEGER", true};
   const Mapping own = resolved(mapping_of(settings), columns);
   CHECK(own.holds_processed());
   CHECK(own.holds_failed());

@@ -2,10 +2,8 @@
 #include "storage/sqlite/time_reader.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
+#include "tests/temporary_folder.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -13,31 +11,19 @@ namespace {
 // Any database will do: only SQLite's own date functions are asked.
 class Database {
  public:
-  Database() {
-    std::string name = (std::filesystem::temp_directory_path() / "outbox-times-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    folder_ = name;
-    SQLite::Database(path(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE)
-        .exec("CREATE TABLE t(x)");
-    connection_ = std::make_unique<Connection>(path(), std::chrono::seconds{1});
-  }
-  ~Database() {
-    connection_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-  Database(const Database&) = delete;
-  Database& operator=(const Database&) = delete;
-
   std::string read(const std::string& text, TimeFormat format) {
-    const auto time = TimeReader(*connection_, format).read(text);
+    const auto time = TimeReader(connection_, format).read(text);
     return time ? to_text(*time) : "none";
   }
 
  private:
-  std::string path() const { return folder_ + "/t.db"; }
+  static std::string created(const std::string& path) {
+    SQLite::Database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE).exec("CREATE TABLE t(x)");
+    return path;
+  }
 
-  std::string folder_;
-  std::unique_ptr<Connection> connection_;
+  const testing::TemporaryFolder folder_;
+  Connection connection_{created(folder_.file("t.db")), std::chrono::seconds{1}};
 };
 
 TEST_CASE("numbers are times in the unit that the table keeps") {

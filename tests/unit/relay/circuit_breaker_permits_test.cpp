@@ -1,12 +1,12 @@
 // Permits of earlier generations, several probes, the operator's switch, and what is told about it.
 #include <doctest/doctest.h>
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "relay/circuit_breaker.h"
+#include "tests/unit/relay/brittle_breaker.h"
 
 namespace outbox {
 namespace {
@@ -20,23 +20,8 @@ constexpr auto kOpen = CircuitState::open;
 constexpr auto kHalfOpen = CircuitState::half_open;
 constexpr auto kIsolated = CircuitState::isolated;
 
-// Two transport failures in a row open it, for exactly 15 s.
-BreakerOptions brittle(std::uint32_t probes) {
-  BreakerOptions options;
-  options.break_jitter = 0;
-  options.consecutive_failures = 2;
-  options.probes = probes;
-  return options;
-}
-
-Time at(int second) { return Time{seconds{second}}; }
-
-void fail(CircuitBreaker& breaker, Time now, Permit permit) {
-  breaker.on_failure(now, permit, true, Duration{0}, "connection refused");
-}
-
 void trip(CircuitBreaker& breaker, Time now) {
-  for (int i = 0; i < 2; ++i) fail(breaker, now, breaker.take(now));
+  fail_times(breaker, now, 2);
   REQUIRE(breaker.state() == kOpen);
 }
 
@@ -49,7 +34,7 @@ std::vector<Permit> take_all(CircuitBreaker& breaker, Time now) {
 }
 
 TEST_CASE("what was sent before the circuit opened decides nothing afterwards") {
-  CircuitBreaker breaker(brittle(1), 1);
+  CircuitBreaker breaker(brittle(2, 1), 1);
   std::vector<Permit> early;
   for (int i = 0; i < 8; ++i) early.push_back(breaker.take(at(0)));
   trip(breaker, at(1));
@@ -76,13 +61,13 @@ TEST_CASE("what was sent before the circuit opened decides nothing afterwards") 
 }
 
 TEST_CASE("a permit that nobody gave is dropped") {
-  CircuitBreaker breaker(brittle(1), 1);
+  CircuitBreaker breaker(brittle(2, 1), 1);
   for (int i = 0; i < 5; ++i) fail(breaker, at(0), Permit{});
   CHECK(breaker.state() == kClosed);
 }
 
 TEST_CASE("several probes must all succeed") {
-  CircuitBreaker breaker(brittle(3), 1);
+  CircuitBreaker breaker(brittle(2, 3), 1);
   trip(breaker, at(0));
   CHECK(breaker.allowance(at(15), 256) == 3);
   CHECK(breaker.allowance(at(15), 2) == 2);
@@ -102,7 +87,7 @@ TEST_CASE("several probes must all succeed") {
 }
 
 TEST_CASE("one failed probe of several opens the circuit again") {
-  CircuitBreaker breaker(brittle(3), 1);
+  CircuitBreaker breaker(brittle(2, 3), 1);
   trip(breaker, at(0));
   const std::vector<Permit> probes = take_all(breaker, at(15));
   REQUIRE(probes.size() == 3);
@@ -116,7 +101,7 @@ TEST_CASE("one failed probe of several opens the circuit again") {
 }
 
 TEST_CASE("no probe too many is out while an earlier generation's are") {
-  CircuitBreaker breaker(brittle(3), 1);
+  CircuitBreaker breaker(brittle(2, 3), 1);
   trip(breaker, at(0));
   const std::vector<Permit> probes = take_all(breaker, at(15));
   REQUIRE(probes.size() == 3);
@@ -143,7 +128,7 @@ TEST_CASE("no probe too many is out while an earlier generation's are") {
 }
 
 TEST_CASE("while earlier probes fill all room, the next event is their time-out") {
-  BreakerOptions options = brittle(2);
+  BreakerOptions options = brittle(2, 2);
   options.break_duration = seconds{2};
   CircuitBreaker breaker(options, 1);
   trip(breaker, at(0));
@@ -160,7 +145,7 @@ TEST_CASE("while earlier probes fill all room, the next event is their time-out"
 }
 
 TEST_CASE("a probe's second result is none") {
-  CircuitBreaker breaker(brittle(2), 1);
+  CircuitBreaker breaker(brittle(2, 2), 1);
   trip(breaker, at(0));
   const Permit probe = breaker.take(at(15));
   breaker.on_success(at(16), probe);
@@ -173,7 +158,7 @@ TEST_CASE("a probe's second result is none") {
 }
 
 TEST_CASE("each probe has its own time") {
-  CircuitBreaker breaker(brittle(2), 1);
+  CircuitBreaker breaker(brittle(2, 2), 1);
   trip(breaker, at(0));
   const Permit first = breaker.take(at(15));
   breaker.take(at(20));
@@ -188,7 +173,7 @@ TEST_CASE("each probe has its own time") {
 }
 
 TEST_CASE("no probes at all would never close the circuit, so there is one") {
-  CircuitBreaker breaker(brittle(0), 1);
+  CircuitBreaker breaker(brittle(2, 0), 1);
   trip(breaker, at(0));
   REQUIRE(breaker.allowance(at(15), 256) == 1);
   breaker.on_success(at(15), breaker.take(at(15)));
@@ -198,7 +183,7 @@ TEST_CASE("no probes at all would never close the circuit, so there is one") {
 TEST_CASE("an isolated circuit allows nothing until it is closed") {
   for (const CircuitState before : {kClosed, kOpen, kHalfOpen}) {
     CAPTURE(name_of(before));
-    CircuitBreaker breaker(brittle(1), 1);
+    CircuitBreaker breaker(brittle(2, 1), 1);
     Permit permit = breaker.take(at(0));
     if (before != kClosed) trip(breaker, at(0));
     if (before == kHalfOpen) permit = breaker.take(at(15));
@@ -220,7 +205,7 @@ TEST_CASE("an isolated circuit allows nothing until it is closed") {
 }
 
 TEST_CASE("closing by hand ends a break and forgets what was counted") {
-  CircuitBreaker breaker(brittle(1), 1);
+  CircuitBreaker breaker(brittle(2, 1), 1);
   trip(breaker, at(0));
   breaker.close(at(1));
   CHECK(breaker.state() == kClosed);
@@ -236,7 +221,7 @@ TEST_CASE("closing by hand ends a break and forgets what was counted") {
 }
 
 TEST_CASE("closing by hand forgets the window and the growth of breaks") {
-  BreakerOptions options = brittle(1);
+  BreakerOptions options = brittle(2, 1);
   options.consecutive_failures = 0;
   options.break_growth = 2;
   CircuitBreaker breaker(options, 1);
@@ -276,7 +261,7 @@ void check_changes(CircuitBreaker& breaker, const std::vector<Told>& expected) {
 }
 
 TEST_CASE("all transitions are told once, oldest first, with the reason of an opening") {
-  CircuitBreaker breaker(brittle(1), 1);
+  CircuitBreaker breaker(brittle(2, 1), 1);
   trip(breaker, at(0));
   fail(breaker, at(15), breaker.take(at(15)));
   breaker.on_cancelled(at(31), breaker.take(at(30)));
@@ -298,7 +283,7 @@ TEST_CASE("all transitions are told once, oldest first, with the reason of an op
 }
 
 TEST_CASE("the reason of an opening gives the counts and the last error") {
-  BreakerOptions options = brittle(1);
+  BreakerOptions options = brittle(2, 1);
   options.consecutive_failures = 0;
   CircuitBreaker breaker(options, 1);
   for (int i = 0; i < 7; ++i) breaker.on_success(at(0), breaker.take(at(0)));
@@ -310,7 +295,7 @@ TEST_CASE("the reason of an opening gives the counts and the last error") {
 }
 
 TEST_CASE("the circuit was closed since a time only if it was nothing else at or after it") {
-  CircuitBreaker breaker(brittle(1), 1);
+  CircuitBreaker breaker(brittle(2, 1), 1);
   CHECK(breaker.closed_since(Time::min()));
   CHECK(breaker.closed_since(at(0)));
   trip(breaker, at(10));

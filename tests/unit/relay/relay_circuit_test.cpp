@@ -9,12 +9,7 @@ namespace {
 TEST_CASE(
     "rows held when the circuit opens are short-circuited and charged, and nothing is leased") {
   World world;
-  world.publisher.capacity = 5;
-  world.add_rows(500);
-  world.run_for(10ms);
-  for (int i = 0; i < 5; ++i) world.publisher.answer(Outcome::transport);
-  world.run_for(10ms);
-  REQUIRE(world.relay->status().circuit == CircuitState::open);
+  world.open_circuit(500);
   CHECK(world.publisher.recalls == 1);
   CHECK(world.recorder.short_circuited == 195);
   std::size_t charged = 0;
@@ -27,10 +22,7 @@ TEST_CASE(
 
 TEST_CASE("after the break one row is leased as the probe, and its success lets the rest follow") {
   World world;
-  world.publisher.capacity = 5;
-  world.add_rows(500);
-  world.run_for(10ms);
-  world.publisher.answer_all(Outcome::transport);
+  world.open_circuit(500);
   world.run_for(14s);
   const std::size_t before = world.publisher.sent.size();
   world.run_for(2s);
@@ -48,10 +40,7 @@ TEST_CASE("a charging circuit asks for a row to probe with only when a probe may
   RelayOptions options;
   options.breaker.while_open = WhileOpen::charge;
   World world(options);
-  world.publisher.capacity = 5;
-  world.add_rows(100);
-  world.run_for(10ms);
-  world.publisher.answer_all(Outcome::transport);
+  world.open_circuit(100);
   world.run_for(14s);
   REQUIRE(world.relay->status().circuit == CircuitState::open);
   CHECK_FALSE(world.store.asked_for_a_probe());
@@ -177,14 +166,7 @@ TEST_CASE(
 
 TEST_CASE("an isolation that stands in the database holds the circuit, also after a restart") {
   World world;
-  bool held = true;
-  world.store.next = [&](const TurnRequest& request) {
-    TurnRequest allowed = request;
-    if (held) allowed.lease.limit = 0;
-    Turn turn = world.store.commit(allowed);
-    turn.circuit_held = held;
-    return turn;
-  };
+  world.store.circuit_held = true;
   world.add_rows(3);
   world.run_for(1h);
   CHECK(world.publisher.sent.empty());
@@ -197,7 +179,7 @@ TEST_CASE("an isolation that stands in the database holds the circuit, also afte
   CHECK(world.publisher.sent.empty());
   CHECK(world.relay->status().circuit == CircuitState::isolated);
 
-  held = false;
+  world.store.circuit_held = false;
   world.run_for(2s);
   CHECK(world.relay->status().circuit == CircuitState::closed);
   CHECK_FALSE(world.publisher.sent.empty());
@@ -205,19 +187,11 @@ TEST_CASE("an isolation that stands in the database holds the circuit, also afte
 
 TEST_CASE("a paused relay leases and sends nothing, settles what travels, and goes on by itself") {
   World world;
-  bool paused = false;
-  world.store.next = [&](const TurnRequest& request) {
-    TurnRequest allowed = request;
-    if (paused) allowed.lease.limit = 0;
-    Turn turn = world.store.commit(allowed);
-    turn.paused = paused;
-    return turn;
-  };
   world.publisher.capacity = 1;
   world.add_rows(10);
   world.run_for(10ms);
   REQUIRE(world.publisher.sent.size() == 1);
-  paused = true;
+  world.store.paused = true;
   world.run_for(2s);
   CHECK(world.relay->status().paused);
   CHECK(world.publisher.recalls > 0);
@@ -229,7 +203,7 @@ TEST_CASE("a paused relay leases and sends nothing, settles what travels, and go
   CHECK(world.store.count(Verdict::delivered) == 1);
   CHECK(world.relay->status().held == 0);
 
-  paused = false;
+  world.store.paused = false;
   world.run_for(2s);
   CHECK_FALSE(world.relay->status().paused);
   CHECK(world.publisher.sent.size() == 2);
@@ -237,13 +211,7 @@ TEST_CASE("a paused relay leases and sends nothing, settles what travels, and go
 
 TEST_CASE("a paused relay that is stopped is drained at once: what is due stays for later") {
   World world;
-  world.store.next = [&](const TurnRequest& request) {
-    TurnRequest allowed = request;
-    allowed.lease.limit = 0;
-    Turn turn = world.store.commit(allowed);
-    turn.paused = true;
-    return turn;
-  };
+  world.store.paused = true;
   world.add_rows(3);
   world.run_for(2s);
   world.relay->stop();
@@ -253,19 +221,11 @@ TEST_CASE("a paused relay that is stopped is drained at once: what is due stays 
 
 TEST_CASE("an isolated relay that is stopped settles what travels and is then drained at once") {
   World world;
-  bool isolated = false;
-  world.store.next = [&](const TurnRequest& request) {
-    TurnRequest allowed = request;
-    if (isolated) allowed.lease.limit = 0;
-    Turn turn = world.store.commit(allowed);
-    turn.circuit_held = isolated;
-    return turn;
-  };
   world.publisher.capacity = 1;
   world.add_rows(10);
   world.run_for(10ms);
   REQUIRE(world.publisher.waiting.size() == 1);
-  isolated = true;
+  world.store.circuit_held = true;
   world.run_for(2s);
   world.add_rows(3);
   world.relay->stop();
@@ -280,13 +240,7 @@ TEST_CASE("an isolated relay that is stopped settles what travels and is then dr
 
 TEST_CASE("an idle isolated relay is drained as soon as it is stopped, before its first turn too") {
   World world;
-  world.store.next = [&](const TurnRequest& request) {
-    TurnRequest allowed = request;
-    allowed.lease.limit = 0;
-    Turn turn = world.store.commit(allowed);
-    turn.circuit_held = true;
-    return turn;
-  };
+  world.store.circuit_held = true;
   SUBCASE("after it has learned of the isolation") { world.run_for(2s); }
   SUBCASE("before") {}
   world.add_rows(3);

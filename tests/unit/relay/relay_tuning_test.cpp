@@ -127,12 +127,7 @@ TEST_CASE("failures from before a change count under the new threshold") {
 
 TEST_CASE("an open circuit stays open until the end of its break, whatever the new thresholds") {
   World world;
-  world.publisher.capacity = 5;
-  world.add_rows(500);
-  world.run_for(10ms);
-  world.publisher.answer_all(Outcome::transport);
-  world.run_for(10ms);
-  REQUIRE(world.relay->status().circuit == CircuitState::open);
+  world.open_circuit(500);
   auto tuning = tuning_of(world);
   tuning.breaker.break_duration = 1s;
   tuning.breaker.consecutive_failures = 100;

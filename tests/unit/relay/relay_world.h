@@ -31,8 +31,8 @@ class SilentBell final : public Bell {
   void ring() override {}
 };
 
-// Hands out the rows it was given, in order; remembers what it was asked. A test replaces `next` to
-// answer a turn in its own way.
+// Hands out the rows it was given, in order, unless an operator holds them back; remembers what it
+// was asked. A test replaces `next` to answer a turn in its own way.
 class ScriptedStore final : public OutboxStore {
  public:
   Turn turn(const TurnRequest& request) override {
@@ -49,13 +49,16 @@ class ScriptedStore final : public OutboxStore {
   Turn commit(const TurnRequest& request) {
     Turn turn;
     turn.status = TurnStatus::committed;
-    while (turn.leased.size() < request.lease.limit && !rows.empty()) {
+    turn.paused = paused;
+    turn.circuit_held = circuit_held;
+    const std::size_t limit = paused || circuit_held ? 0 : request.lease.limit;
+    while (turn.leased.size() < limit && !rows.empty()) {
       Message row = rows.front();
       row.lease = epoch + 1;
       turn.leased.push_back(row);
       rows.pop_front();
     }
-    turn.more = request.lease.limit > 0 && !rows.empty();
+    turn.more = limit > 0 && !rows.empty();
     const bool wrote = !request.settlements.empty() || request.renew || !turn.leased.empty();
     if (wrote) turn.epoch = ++epoch;
     turn.renewed = wrote;
@@ -78,6 +81,9 @@ class ScriptedStore final : public OutboxStore {
   std::vector<std::vector<Settlement>> settled_in_turn;
   std::vector<Settlement> settled;
   LeaseId epoch = 0;
+  // As an operator's orders stand in the database.
+  bool paused = false;
+  bool circuit_held = false;
   std::function<Turn(const TurnRequest&)> next;
 };
 
@@ -166,6 +172,15 @@ struct World {
       }
       clock.advance(std::max<Duration>(next - clock.now(), 10us));
     }
+  }
+  // Rows of which the first five fail, which opens the circuit.
+  void open_circuit(int rows) {
+    publisher.capacity = 5;
+    add_rows(rows);
+    run_for(10ms);
+    publisher.answer_all(Outcome::transport);
+    run_for(10ms);
+    REQUIRE(relay->status().circuit == CircuitState::open);
   }
   Time step() {
     ++steps;

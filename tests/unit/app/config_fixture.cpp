@@ -1,25 +1,8 @@
 #include "config_fixture.h"
 
 #include <doctest/doctest.h>
-#include <unistd.h>
-
-#include <array>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 namespace outbox {
-
-TemporaryFile::TemporaryFile(const std::string& text) {
-  std::string name = (std::filesystem::temp_directory_path() / "relay-XXXXXX").string();
-  const int file = mkstemp(name.data());
-  REQUIRE(file >= 0);
-  close(file);
-  path_ = name;
-  std::ofstream(path_) << text;
-}
-
-TemporaryFile::~TemporaryFile() { std::filesystem::remove(path_); }
 
 Config config_of(const std::string& text, std::vector<FlagValue> flags, Environment environment) {
   const TemporaryFile file(text);

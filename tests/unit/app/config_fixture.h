@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "relay/app/config.h"
+#include "tests/temporary_file.h"
 
 namespace outbox {
 
@@ -14,19 +15,6 @@ inline Backends named_backends() {
   for (const char* scheme : {"http", "https", "null", "stdout"}) backends.publishers[scheme] = {};
   return backends;
 }
-
-// A file that is removed with its owner.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& text);
-  ~TemporaryFile();
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 inline constexpr const char* kMinimal =
     "store: { url: \"sqlite:///data/app.db\" }\n"

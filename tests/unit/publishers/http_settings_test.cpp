@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "publishers/http/http_publisher.h"
-#include "tests/unit/publishers/temporary_file.h"
+#include "tests/temporary_file.h"
 
 namespace outbox {
 

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "publishers/wire/text.h"
-#include "tests/unit/publishers/temporary_file.h"
+#include "tests/temporary_file.h"
 
 namespace outbox {
 

@@ -145,20 +145,7 @@ TEST_CASE("a row whose id can't be signed is refused unsent, and only where it w
 }
 
 TEST_CASE("without a key nothing goes out unsigned, and the file is named") {
-  const TemporaryFolder folder;
-  RequestLog log;
-  RawServer server(accept_all(log));
-  PublisherSettings settings = http_settings(server.url());
-  settings.signing_key_file = folder.file("missing");
-  HttpSender sender(settings);
-  const Receipt receipt = sender.publish(make_message("one"));
-  CHECK(receipt.outcome == Outcome::misconfigured);
-  CHECK_FALSE(receipt.sent);
-  CHECK(contains(receipt.reason, settings.signing_key_file));
-  CHECK(server.connections() == 0);
-  folder.write("missing", kOldKey);
-  CHECK(sender.publish(make_message("one")).outcome == Outcome::confirmed);
-  CHECK(log.count() == 1);
+  check_needs_file(&PublisherSettings::signing_key_file, kOldKey);
 }
 
 }  // namespace outbox::testing

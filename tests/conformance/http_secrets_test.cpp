@@ -44,19 +44,7 @@ TEST_CASE("a secret that the receiver rejects is read anew for the next attempt"
 }
 
 TEST_CASE("without its secret nothing is sent, and the file is named") {
-  const TemporaryFolder folder;
-  RequestLog log;
-  RawServer server(accept_all(log));
-  PublisherSettings settings = http_settings(server.url());
-  settings.bearer_token_file = folder.file("missing");
-  HttpSender sender(settings);
-  const Receipt receipt = sender.publish(make_message("one"));
-  CHECK(receipt.outcome == Outcome::misconfigured);
-  CHECK_FALSE(receipt.sent);
-  CHECK(contains(receipt.reason, settings.bearer_token_file));
-  CHECK(server.connections() == 0);
-  folder.write("missing", "here now");
-  CHECK(sender.publish(make_message("one")).outcome == Outcome::confirmed);
+  check_needs_file(&PublisherSettings::bearer_token_file, "here now");
 }
 
 TEST_CASE("a secret that has changed is used for the next request on the same connection") {

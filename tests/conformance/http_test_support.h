@@ -3,9 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -78,6 +75,25 @@ inline bool contains(const std::string& text, const std::string& part) {
 inline Receipt publish_to(const PublisherSettings& settings) {
   REQUIRE(check_http_settings(settings) == "");
   return HttpSender(settings).publish(make_message("one"));
+}
+
+// The file that this setting names is needed: without it nothing is sent, and it is named; when it
+// is there, the next attempt goes out.
+inline void check_needs_file(std::string PublisherSettings::*file, const std::string& text) {
+  const TemporaryFolder folder;
+  RequestLog log;
+  RawServer server(accept_all(log));
+  PublisherSettings settings = http_settings(server.url());
+  settings.*file = folder.file("missing");
+  HttpSender sender(settings);
+  const Receipt receipt = sender.publish(make_message("one"));
+  CHECK(receipt.outcome == Outcome::misconfigured);
+  CHECK_FALSE(receipt.sent);
+  CHECK(contains(receipt.reason, settings.*file));
+  CHECK(server.connections() == 0);
+  folder.write("missing", text);
+  CHECK(sender.publish(make_message("one")).outcome == Outcome::confirmed);
+  CHECK(log.count() == 1);
 }
 
 }  // namespace outbox::testing

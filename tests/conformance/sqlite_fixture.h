@@ -2,6 +2,7 @@
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <doctest/doctest.h>
 
 #include <atomic>
 #include <filesystem>
@@ -78,5 +79,11 @@ class SqliteFixture final : public DatabaseFixture {
 
   bool create_relay_tables = true;
 };
+
+// The turn must have been committed; shows why it was not.
+inline Turn committed(Turn turn) {
+  REQUIRE_MESSAGE(turn.status == TurnStatus::committed, turn.error);
+  return turn;
+}
 
 }  // namespace outbox::conformance

@@ -17,11 +17,6 @@ namespace {
 using namespace std::chrono_literals;
 using Ids = std::vector<std::string>;
 
-Turn committed(Turn turn) {
-  REQUIRE_MESSAGE(turn.status == TurnStatus::committed, turn.error);
-  return turn;
-}
-
 // Largest resident size since the last call of reset_peak().
 std::int64_t peak_kib() {
   std::ifstream status("/proc/self/status");

@@ -25,11 +25,6 @@ bool mentions(const std::string& text, const std::string& word) {
   return text.find(word) != std::string::npos;
 }
 
-Turn committed(Turn turn) {
-  REQUIRE_MESSAGE(turn.status == TurnStatus::committed, turn.error);
-  return turn;
-}
-
 Turn unusable(Turn turn) {
   REQUIRE_MESSAGE(turn.status == TurnStatus::unusable, turn.error);
   REQUIRE_FALSE(turn.error.empty());

@@ -16,11 +16,6 @@ namespace {
 using namespace std::chrono_literals;
 using Ids = std::vector<std::string>;
 
-Turn committed(Turn turn) {
-  REQUIRE_MESSAGE(turn.status == TurnStatus::committed, turn.error);
-  return turn;
-}
-
 // A relay in a process of its own, which leases one row and then does nothing.
 class OtherProcess {
  public:

@@ -72,17 +72,22 @@ TEST_CASE("dead letters are found and redriven by id, type and reason") {
   CHECK(desk->dead_letters({}).value.size() == 1);
 }
 
-TEST_CASE("a redrive of many rows moves them all") {
-  Outbox outbox;
-  for (int i = 0; i < 250; ++i) outbox.insert({"evt-" + std::to_string(i)});
-  Client relay(*outbox.fixture);
+// So many dead letters in an outbox that was empty.
+void bury(const Outbox& outbox, Client& relay, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) outbox.insert({"evt-" + std::to_string(i)});
   relay.request.limit = 1000;
   std::vector<Settlement> verdicts;
   for (const Message& message : done(relay.turn()).leased) {
     verdicts.push_back(dead(message, DeadReason::attempts_exhausted));
   }
-  REQUIRE(verdicts.size() == 250);
+  REQUIRE(verdicts.size() == count);
   done(relay.settle(verdicts));
+}
+
+TEST_CASE("a redrive of many rows moves them all") {
+  Outbox outbox;
+  Client relay(*outbox.fixture);
+  bury(outbox, relay, 250);
   const auto desk = outbox.fixture->open_desk();
   CHECK(desk->redrive({}, "all of them", {}).value == 250);
   CHECK(desk->backlog().value.pending == 250);
@@ -159,14 +164,8 @@ TEST_CASE("a dead letter that refuses to be deleted stays, is told, and spoils n
 
 TEST_CASE("a redrive stops when its progress is told to") {
   Outbox outbox;
-  for (int i = 0; i < 250; ++i) outbox.insert({"evt-" + std::to_string(i)});
   Client relay(*outbox.fixture);
-  relay.request.limit = 1000;
-  std::vector<Settlement> verdicts;
-  for (const Message& message : done(relay.turn()).leased) {
-    verdicts.push_back(dead(message, DeadReason::attempts_exhausted));
-  }
-  done(relay.settle(verdicts));
+  bury(outbox, relay, 250);
   const auto desk = outbox.fixture->open_desk();
   const auto moved = desk->redrive({}, "a few", [](std::uint64_t) { return false; });
   REQUIRE_MESSAGE(moved.ok(), moved.error);

@@ -46,16 +46,14 @@ def test_init_apply_twice_changes_nothing_and_keeps_the_rows(world):
 def test_the_table_of_the_contract_written_by_hand_is_served(world):
     """Without init: the application made the table, the relay adds its own beside it."""
     outbox, receiver = world.outbox(create=False), world.receiver()
-    with sqlite3.connect(outbox.path) as database:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("""CREATE TABLE outbox_messages (
-            sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
-            event_type TEXT NOT NULL, ordering_key TEXT, destination TEXT, content_type TEXT,
-            headers TEXT, traceparent TEXT,
-            occurred_on_utc TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
-            not_before_utc TEXT, status TEXT NOT NULL DEFAULT 'Pending',
-            retry_count INTEGER NOT NULL DEFAULT 0, next_attempt_on_utc TEXT, last_error TEXT,
-            processed_on_utc TEXT, dead_letter_reason TEXT, payload BLOB NOT NULL)""")
+    outbox.make("""CREATE TABLE outbox_messages (
+        sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+        event_type TEXT NOT NULL, ordering_key TEXT, destination TEXT, content_type TEXT,
+        headers TEXT, traceparent TEXT,
+        occurred_on_utc TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
+        not_before_utc TEXT, status TEXT NOT NULL DEFAULT 'Pending',
+        retry_count INTEGER NOT NULL DEFAULT 0, next_attempt_on_utc TEXT, last_error TEXT,
+        processed_on_utc TEXT, dead_letter_reason TEXT, payload BLOB NOT NULL)""")
     ids = outbox.insert_many(20)
     world.relay(outbox, receiver)
     receiver.wait_for_ids(ids, 10)

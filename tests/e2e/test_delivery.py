@@ -135,14 +135,11 @@ def test_an_outbox_that_is_created_after_the_relay_started_is_waited_for(world):
     assert "app.db" in relay.get("/readyz")[1]
     assert relay.get("/livez")[0] == 200 and relay.get("/startupz")[0] == 200
     assert not os.path.exists(outbox.path), "run never creates the application's file"
-    with sqlite3.connect(outbox.path) as database:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("CREATE TABLE something_else (x)")
+    outbox.make("CREATE TABLE something_else (x)")
     until(lambda: "outbox_messages" in relay.get("/readyz")[1], 10, "the missing table is named")
     ddl = world.outbox(name="model.db").query(
         "SELECT sql FROM sqlite_master WHERE name = 'outbox_messages'")[0][0]
-    with sqlite3.connect(outbox.path) as database:
-        database.execute(ddl)
+    outbox.query(ddl)
     ids = outbox.insert_many(10)
     receiver.wait_for_ids(ids, 15)
     assert relay.get("/readyz")[0] == 200

@@ -191,14 +191,12 @@ def test_ids_kept_as_bytes_are_found_as_texts_on_a_foreign_table(world):
     outbox, receiver = world.outbox(create=False), world.receiver()
     receiver.rules({"types": ["order.bad"], "status": 422})
     ids = [uuid.uuid4() for _ in range(2)]
-    with outbox.connection() as database:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("CREATE TABLE OutboxMessages (Id BLOB NOT NULL PRIMARY KEY,"
-                         " Type TEXT NOT NULL, Content TEXT NOT NULL, OccurredOnUtc TEXT NOT NULL,"
-                         " ProcessedOnUtc TEXT, Error TEXT)")
-        for row_id, kind in zip(ids, ("order.bad", "order.good")):
-            database.execute("INSERT INTO OutboxMessages (Id, Type, Content, OccurredOnUtc)"
-                             " VALUES (?, ?, '{}', datetime('now'))", (row_id.bytes_le, kind))
+    outbox.make("CREATE TABLE OutboxMessages (Id BLOB NOT NULL PRIMARY KEY, Type TEXT NOT NULL,"
+                " Content TEXT NOT NULL, OccurredOnUtc TEXT NOT NULL, ProcessedOnUtc TEXT,"
+                " Error TEXT)")
+    for row_id, kind in zip(ids, ("order.bad", "order.good")):
+        outbox.query("INSERT INTO OutboxMessages (Id, Type, Content, OccurredOnUtc)"
+                     " VALUES (?, ?, '{}', datetime('now'))", row_id.bytes_le, kind)
     mapped = {"store": {"preset": "dotnet", "table": "OutboxMessages"}}
     relay = world.relay(outbox, receiver, mapped)
     receiver.wait_for_ids([str(ids[1])], 10)

@@ -6,7 +6,6 @@ import pathlib
 import re
 import shutil
 import signal
-import sqlite3
 import subprocess
 import time
 
@@ -14,7 +13,7 @@ import pytest
 
 from harness.outbox import Outbox
 from harness.process import die_with_parent, kill_and_reap
-from harness.relay import binary, run_command
+from harness.relay import ROOT, binary, run_command
 from harness.waiting import until
 
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to run as another user or"
@@ -78,12 +77,11 @@ def test_a_healthy_outbox_gets_notes_only(world):
 def test_a_doctors_visit_changes_nothing(world):
     outbox = world.outbox()
     outbox.insert_many(3)
-    with sqlite3.connect(outbox.path) as kept:
+    with outbox.connection() as kept:
         before = kept.execute("PRAGMA data_version").fetchone(), sorted(os.listdir(world.folder))
         assert doctor(outbox)[0] == 0
         after = kept.execute("PRAGMA data_version").fetchone(), sorted(os.listdir(world.folder))
         assert before == after
-    kept.close()
 
 
 def test_a_missing_file_is_not_reachable_and_the_fix_makes_it(world):
@@ -97,23 +95,21 @@ def test_a_missing_file_is_not_reachable_and_the_fix_makes_it(world):
 def test_a_table_made_by_hand_lacks_indexes_and_the_relays_own_tables(world):
     """The relay makes its own tables: that is a note. What follows is looked at all the same."""
     outbox = world.outbox(create=False)
-    with sqlite3.connect(outbox.path) as database:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("""CREATE TABLE outbox_messages (
-            sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
-            event_type TEXT NOT NULL, ordering_key TEXT, destination TEXT, content_type TEXT,
-            headers TEXT, traceparent TEXT, occurred_on_utc TEXT, not_before_utc TEXT,
-            status TEXT NOT NULL DEFAULT 'Pending', retry_count INTEGER NOT NULL DEFAULT 0,
-            next_attempt_on_utc TEXT, last_error TEXT, processed_on_utc TEXT,
-            dead_letter_reason TEXT, payload BLOB NOT NULL)""")
-    database.close()
+    outbox.make("""CREATE TABLE outbox_messages (
+        sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+        event_type TEXT NOT NULL, ordering_key TEXT, destination TEXT, content_type TEXT,
+        headers TEXT, traceparent TEXT, occurred_on_utc TEXT, not_before_utc TEXT,
+        status TEXT NOT NULL DEFAULT 'Pending', retry_count INTEGER NOT NULL DEFAULT 0,
+        next_attempt_on_utc TEXT, last_error TEXT, processed_on_utc TEXT,
+        dead_letter_reason TEXT, payload BLOB NOT NULL)""")
     outbox.insert(headers="{", occurred_on_utc="2026-01-01")
     own = found(outbox, "relay_tables_missing", "information")
     index = found(outbox, "index_missing", "warning")
     assert found(outbox, "broken_rows", "warning")
     assert "\n" not in own["fix"] and "outbox-relay init" in own["fix"], "nothing has to be done"
     assert "CREATE INDEX" in index["fix"]
-    denied = found(outbox, "relay_tables_missing", "error", "--set", "store.createRelayTables=false")
+    denied = found(outbox, "relay_tables_missing", "error",
+                   "--set", "store.createRelayTables=false")
     assert "CREATE TABLE" in denied["fix"]
     apply(outbox, denied)
     while "index_missing" in (findings := doctor(outbox)[1]):
@@ -132,10 +128,32 @@ def test_a_missing_table_is_named_with_the_statement_that_makes_it(world):
     assert content(outbox), "one round is enough"
 
 
-def test_a_missing_column_is_added_by_the_fix(world):
+NO_INDEX = "DROP INDEX outbox_messages_failed"
+INDEX = "CREATE INDEX outbox_messages_failed ON outbox_messages"
+
+
+@pytest.mark.parametrize("name, severity, damage", [
+    pytest.param("column_missing", "error",
+                 ["ALTER TABLE outbox_messages DROP COLUMN destination"], id="a missing column"),
+    pytest.param("journal_mode", "error", ["PRAGMA journal_mode=DELETE"], id="another journal"),
+    pytest.param("index_unfit", "warning",
+                 [NO_INDEX, f"{INDEX} (sequence) WHERE status = 'Processed'"],
+                 id="an index of that name for other rows"),
+    pytest.param("index_unfit", "warning",
+                 [NO_INDEX, f"{INDEX} (sequence, next_attempt_on_utc) WHERE status = 'Failed'"],
+                 id="an index of that name in another order"),
+    pytest.param("relay_tables_outdated", "error",
+                 ["ALTER TABLE outbox_relay_rows DROP COLUMN takeovers",
+                  "DELETE FROM outbox_relay_meta WHERE name = 'schema_major'"],
+                 id="outdated tables of the relay's own"),
+    pytest.param("relay_tables_outdated", "warning", ["DROP INDEX outbox_relay_rows_waiting"],
+                 id="a missing index of the relay's own"),
+])
+def test_what_is_damaged_is_found_and_mended_by_the_fix(world, name, severity, damage):
     outbox = world.outbox()
-    outbox.query("ALTER TABLE outbox_messages DROP COLUMN destination")
-    apply(outbox, found(outbox, "column_missing", "error"))
+    for statement in damage:
+        outbox.query(statement)
+    apply(outbox, found(outbox, name, severity))
     assert content(outbox)
 
 
@@ -151,16 +169,6 @@ def test_a_missing_index_is_found_and_on_a_large_table_the_query_plan_too(world)
     assert content(outbox)
 
 
-def test_an_index_of_that_name_for_other_rows_is_replaced_by_the_fix(world):
-    outbox = world.outbox()
-    for columns in ("(sequence) WHERE status = 'Processed'",
-                    "(sequence, next_attempt_on_utc) WHERE status = 'Failed'"):
-        outbox.query("DROP INDEX outbox_messages_failed")
-        outbox.query(f"CREATE INDEX outbox_messages_failed ON outbox_messages {columns}")
-        apply(outbox, found(outbox, "index_unfit", "warning"))
-        assert content(outbox)
-
-
 def test_an_index_written_in_another_way_is_as_good(world):
     outbox = world.outbox()
     outbox.query("DROP INDEX outbox_messages_failed")
@@ -169,20 +177,12 @@ def test_an_index_written_in_another_way_is_as_good(world):
     assert content(outbox)
 
 
-def test_another_journal_than_a_write_ahead_log_is_an_error(world):
-    outbox = world.outbox()
-    outbox.query("PRAGMA journal_mode=DELETE")
-    apply(outbox, found(outbox, "journal_mode", "error"))
-    assert content(outbox)
-
-
 def test_a_database_in_utf_16_is_an_error_and_the_command_converts_it(world):
     outbox = world.outbox(create=False)
-    with sqlite3.connect(outbox.path) as database:
+    with outbox.connection() as database:
         database.execute("PRAGMA encoding='UTF-16le'")
         database.execute("CREATE TABLE other (x)")
         database.execute("PRAGMA journal_mode=WAL")
-    database.close()
     assert run_command("init", "--apply", "--store", outbox.url).returncode == 0
     outbox.insert(event_type="caf\u00e9")
     finding = found(outbox, "encoding", "error")
@@ -197,21 +197,6 @@ def test_relay_tables_of_a_newer_major_are_an_error(world):
     outbox.query("UPDATE outbox_relay_meta SET value = 99 WHERE name = 'schema_major'")
     finding = found(outbox, "relay_tables_newer", "error")
     assert "99" in finding["what"]
-
-
-def test_outdated_relay_tables_are_mended_by_the_fix(world):
-    outbox = world.outbox()
-    outbox.query("ALTER TABLE outbox_relay_rows DROP COLUMN takeovers")
-    outbox.query("DELETE FROM outbox_relay_meta WHERE name = 'schema_major'")
-    apply(outbox, found(outbox, "relay_tables_outdated", "error"))
-    assert content(outbox)
-
-
-def test_a_missing_index_of_the_relays_own_is_mended_by_the_fix(world):
-    outbox = world.outbox()
-    outbox.query("DROP INDEX outbox_relay_rows_waiting")
-    apply(outbox, found(outbox, "relay_tables_outdated", "warning"))
-    assert content(outbox)
 
 
 def test_texts_from_outside_can_neither_move_a_terminal_nor_look_like_a_finding(world):
@@ -451,7 +436,7 @@ def test_a_large_table_does_not_take_the_doctor_long(world):
 
 
 def test_the_page_lists_exactly_the_codes_that_the_program_knows():
-    root = pathlib.Path(__file__).resolve().parents[2]
+    root = pathlib.Path(ROOT)
     sources = [*(root / "storage" / "sqlite").glob("doctor*.cpp"),
                *(root / "relay" / "app").glob("command_*.cpp"),
                root / "publishers" / "http" / "broker_test.cpp"]
@@ -479,11 +464,7 @@ DEBEZIUM = """CREATE TABLE outbox (id TEXT PRIMARY KEY, aggregatetype TEXT, aggr
 
 def foreign(world, ddl, rows):
     outbox = world.outbox(create=False)
-    with sqlite3.connect(outbox.path) as database:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute(ddl)
-        database.execute(rows)
-    database.close()
+    outbox.make(ddl, rows)
     return outbox
 
 
@@ -496,7 +477,8 @@ def test_a_table_of_dotnet_gets_the_one_index_that_it_needs(world):
 
 def test_old_rows_of_a_foreign_table_have_to_be_adopted_first(world):
     outbox = foreign(world, DOTNET, """INSERT INTO "OutboxMessages" VALUES
-        ('1', 't', '{}', '2026-01-01', NULL, NULL), ('2', 't', '{}', datetime('now'), NULL, NULL)""")
+        ('1', 't', '{}', '2026-01-01', NULL, NULL),
+        ('2', 't', '{}', datetime('now'), NULL, NULL)""")
     flags = ("--preset", "dotnet", "--table", "OutboxMessages")
     finding = found(outbox, "not_adopted", "error", *flags)
     assert finding["what"].startswith("1 row of")
@@ -511,7 +493,8 @@ def test_a_table_for_another_preset_is_told_of_the_preset_first(world):
     outbox = foreign(world, DOTNET, DOTNET_ROWS)
     path = os.path.join(world.folder, "relay.yaml")
     with open(path, "w", encoding="utf-8") as file:
-        file.write("store: { table: OutboxMessages, columns: { eventType: Type, payload: Content } }\n")
+        file.write("store: { table: OutboxMessages,"
+                   " columns: { eventType: Type, payload: Content } }\n")
     finding = found(outbox, "table_unsuitable", "error", "--config", path)
     assert "store.preset" in finding["what"] and "mapping detect" in finding["what"]
     assert finding["what"].index("mapping detect") < finding["what"].index("outbox-relay init")

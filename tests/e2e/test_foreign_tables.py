@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import sqlite3
-import subprocess
 import time
 import urllib.request
 import uuid
@@ -17,7 +16,7 @@ import pytest
 from harness.events import load_events
 from harness.outbox import Outbox, headers_of, sha
 from harness.process import die_with_parent
-from harness.relay import binary
+from harness.relay import run_command
 from harness.waiting import until
 
 EVENTS = load_events()
@@ -135,9 +134,7 @@ class ForeignOutbox(Outbox):
     def __init__(self, folder, shape):
         super().__init__(folder, create=False)
         self.shape = shape
-        with self.connection() as database:
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute(shape.create)
+        self.make(shape.create)
 
     def fill(self, count, first=0):
         rows = [self.shape.row(number) for number in range(first, first + count)]
@@ -164,11 +161,6 @@ def settings_of(shape, **relay):
     return {"store": store, **({"relay": relay} if relay else {})}
 
 
-def command(*words, **options):
-    return subprocess.run([binary(), *words], capture_output=True, text=True, timeout=60,
-                          **options)
-
-
 def adopt(outbox, *words):
     shape = outbox.shape
     sets = []
@@ -178,8 +170,8 @@ def adopt(outbox, *words):
             sets += ["--set", f"store.{group}={json.dumps(chosen)}"]
     if "times" in shape.settings.get("store", {}):
         sets += ["--set", "store.times=" + shape.settings["store"]["times"]]
-    return command("adopt", "--store", outbox.url, "--table", shape.table, "--preset",
-                   shape.preset, *sets, *words)
+    return run_command("adopt", "--store", outbox.url, "--table", shape.table, "--preset",
+                       shape.preset, *sets, *words)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -218,12 +210,12 @@ def test_a_row_that_fails_and_dies_shows_in_the_table_what_its_columns_can_show(
     until(lambda: outbox.value("SELECT Status FROM OutboxMessages") == "Failed", 20, "it failed")
     assert "400" in outbox.value("SELECT Error FROM OutboxMessages")
     assert outbox.value("SELECT state FROM outbox_relay_rows") == "DeadLettered"
-    listed = command("dead-letters", "list", "-o", "json", "--store", outbox.url, "--table",
-                     shape.table, "--preset", shape.preset)
+    listed = run_command("dead-letters", "list", "-o", "json", "--store", outbox.url, "--table",
+                         shape.table, "--preset", shape.preset)
     assert outbox.value("SELECT Id FROM OutboxMessages") in listed.stdout, listed.stderr
     receiver.rules({"status": 204})
-    redriven = command("dead-letters", "redrive", "--yes", "--reason", "mended", "--store",
-                       outbox.url, "--table", shape.table, "--preset", shape.preset)
+    redriven = run_command("dead-letters", "redrive", "--yes", "--reason", "mended", "--store",
+                           outbox.url, "--table", shape.table, "--preset", shape.preset)
     assert redriven.returncode == 0, redriven.stderr
     until(lambda: outbox.done() == 1, 20, "it is processed")
 
@@ -301,7 +293,7 @@ def test_detection_proposes_settings_that_work_and_writes_nothing(world, name):
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = outbox.query("SELECT name, sql FROM sqlite_schema")
     version = outbox.value("PRAGMA schema_version")
-    found = command("mapping", "detect", "--store", outbox.url)
+    found = run_command("mapping", "detect", "--store", outbox.url)
     assert found.returncode == 0, found.stderr
     assert f"preset: {shape.preset}" in found.stdout
     assert "rows that would be sent: 5" in found.stdout
@@ -312,18 +304,16 @@ def test_detection_proposes_settings_that_work_and_writes_nothing(world, name):
     path = os.path.join(world.folder, "proposed.yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write(found.stdout + "brokers: { main: { url: 'null:' } }\n")
-    checked = command("validate", path)
+    checked = run_command("validate", path)
     assert checked.returncode == 0, checked.stderr
 
 
 def test_detection_says_what_is_missing(world):
     outbox = Outbox(world.folder, create=False)
-    with outbox.connection() as database:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT)")
-    nothing = command("mapping", "detect", "--store", outbox.url)
+    outbox.make("CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT)")
+    nothing = run_command("mapping", "detect", "--store", outbox.url)
     assert nothing.returncode == 4 and "looks like an outbox" in nothing.stderr
-    one = command("mapping", "detect", "--store", outbox.url, "--table", "things")
+    one = run_command("mapping", "detect", "--store", outbox.url, "--table", "things")
     assert one.returncode == 1 and "things has no column" in one.stderr
 
 
@@ -344,9 +334,7 @@ def test_a_table_that_can_t_be_used_is_refused_with_what_to_do(world):
          {"preset": "dotnet"}, "view"),
     ]):
         outbox = Outbox(world.folder, name=f"bad{number}.db", create=False)
-        with outbox.connection() as database:
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute(create)
+        outbox.make(create)
         relay = world.relay(outbox, receiver, {"store": {"table": "o", **settings}},
                             name=f"relay{number}", start=False)
         relay.start(wait=False)
@@ -440,10 +428,8 @@ def test_a_row_that_took_the_place_of_a_leased_one_is_sent_itself(world):
 
 def test_numbers_that_are_given_out_again_are_no_keys(world):
     outbox, receiver = Outbox(world.folder, create=False), world.receiver()
-    with outbox.connection() as database:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("CREATE TABLE o (Id INTEGER PRIMARY KEY, Type TEXT, Payload TEXT,"
-                         " ProcessedOn TEXT)")
+    outbox.make("CREATE TABLE o (Id INTEGER PRIMARY KEY, Type TEXT, Payload TEXT,"
+                " ProcessedOn TEXT)")
     relay = world.relay(outbox, receiver, {"store": {"table": "o", "preset": "dotnet"}},
                         start=False)
     relay.start(wait=False)
@@ -453,10 +439,8 @@ def test_numbers_that_are_given_out_again_are_no_keys(world):
 
 def test_ids_below_zero_are_sent_too(world):
     outbox, receiver = Outbox(world.folder, create=False), world.receiver()
-    with outbox.connection() as database:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("CREATE TABLE o (Id INTEGER PRIMARY KEY AUTOINCREMENT, Type TEXT,"
-                         " Payload TEXT, ProcessedOn TEXT)")
+    outbox.make("CREATE TABLE o (Id INTEGER PRIMARY KEY AUTOINCREMENT, Type TEXT,"
+                " Payload TEXT, ProcessedOn TEXT)")
     relay = world.relay(outbox, receiver, {"store": {"table": "o", "preset": "dotnet"}})
     with outbox.connection() as database:
         for number in (-9_000_000_000, -5, 0, 1, 2**53 + 1):

@@ -4,6 +4,7 @@ import os
 import subprocess
 
 from harness.outbox import headers_of
+from harness.process import replace_file
 from harness.waiting import holds, until
 from harness.world import wait_processed
 
@@ -95,17 +96,11 @@ def test_the_raw_envelope_sends_the_payload_and_the_rows_headers_only(world):
 def test_a_header_whose_value_stands_in_a_file_follows_the_file_and_is_never_shown(world):
     outbox, receiver = world.outbox(), world.receiver()
     key = os.path.join(world.folder, "api-key")
-
-    def renew(text):
-        with open(key + ".new", "w", encoding="ascii") as file:
-            file.write(text + "\n")
-        os.rename(key + ".new", key)
-
-    renew("first-secret")
+    replace_file(key, "first-secret\n")
     relay = world.relay(outbox, receiver, {
         "brokers": {"main": {"headerFiles": {"X-Api-Key": key}, "headers": {"X-Tenant": "acme"}}}})
     receiver.wait_for_ids([outbox.insert()], 10)
-    renew("second-secret")
+    replace_file(key, "second-secret\n")
     receiver.wait_for_ids([outbox.insert()], 10)
     sent = [headers_of(request) for request in receiver.requests()]
     assert [fields["x-api-key"] for fields in sent] == ["first-secret", "second-secret"]

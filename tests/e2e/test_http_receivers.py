@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import pytest
 from harness.events import load_events
 from harness.outbox import headers_of
+from harness.process import replace_file
 from harness.relay import run_command
 from harness.waiting import until
 from harness.world import wait_processed
@@ -31,7 +32,8 @@ def real_rows():
 def special_rows():
     yield {"payload": b'{"a": [1, 2.5, null, "\\u00fc"]}',
            "content_type": "application/vnd.order+json"}
-    yield {"payload": "<a b=\"c\">grün \\ 😀</a>\r\n".encode(), "content_type": "application/xml"}
+    yield {"payload": "<a b=\"c\">grün \\ 😀</a>\r\n".encode(),
+           "content_type": "application/xml"}
     yield {"payload": "plain, grün\n".encode(), "content_type": "text/plain"}
     yield {"payload": bytes(range(256)), "content_type": "application/octet-stream"}
     yield {"payload": b'["a list"]'}
@@ -110,10 +112,7 @@ def test_a_payload_that_only_claims_to_be_json_arrives_byte_for_byte_in_structur
 
 
 def write_keys(path, *keys):
-    """As an operator does it: the new file takes the place of the old one at once."""
-    with open(path + ".new", "w", encoding="ascii") as file:
-        file.write("".join(key + "\n" for key in keys))
-    os.rename(path + ".new", path)
+    replace_file(path, "".join(key + "\n" for key in keys))
 
 
 def verdicts(receiver, outbox, count=20):
@@ -285,7 +284,8 @@ def test_a_bearer_token_that_changes_is_used_at_once(world):
     ({"headers": {"webhook-id": "x"}}, "webhook-id is set by the relay"),
     ({"headers": {"X-Tenant": "hidden", "x-tenant": "b"}}, "appears twice"),
     ({"headers": {"X-Tenant": "hidden\nX-Injected: 1"}}, "line break"),
-    ({"headers": {"Authorization": "hidden"}, "bearerTokenFile": "/dev/null"}, "/dev/null is empty"),
+    ({"headers": {"Authorization": "hidden"}, "bearerTokenFile": "/dev/null"},
+     "/dev/null is empty"),
     ({"signingKeyFile": "/no/such/file"}, "signingKeyFile: the file /no/such/file can't be read"),
     ({"envelope": "masstransit"}, "is not part of this version"),
 ])

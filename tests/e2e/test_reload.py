@@ -5,17 +5,14 @@ import re
 import signal
 
 import yaml
+from harness.process import replace_file
 from harness.relay import merged, run_command, to_yaml
 from harness.waiting import holds, until
 from harness.world import wait_processed
 
 
 def rewrite(relay, settings, text=None):
-    """Puts another file in the place of the old one."""
-    new = relay.config_path + ".new"
-    with open(new, "w", encoding="utf-8") as file:
-        file.write(text or to_yaml(merged(relay.settings, settings)) + "\n")
-    os.rename(new, relay.config_path)
+    replace_file(relay.config_path, text or to_yaml(merged(relay.settings, settings)) + "\n")
 
 
 def successful(relay):

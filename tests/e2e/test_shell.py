@@ -1,9 +1,12 @@
 """Completion in real shells, and the man page."""
 
 import os
+import pty
 import re
+import select
 import shlex
 import subprocess
+import time
 
 import pytest
 from harness.relay import binary, run_command
@@ -203,10 +206,6 @@ def test_the_man_page_reads_without_a_warning_and_holds_every_command_and_flag(c
 
 def test_completion_works_in_an_interactive_bash(scripts, tmp_path):
     """The whole way once: a terminal, a tab, and what readline makes of it."""
-    import pty  # pylint: disable=import-outside-toplevel
-    import select
-    import time
-
     (tmp_path / "bin").mkdir()
     os.symlink(binary(), tmp_path / "bin" / "outbox-relay")
     pid, terminal = pty.fork()

@@ -7,7 +7,6 @@ import pty
 import re
 import select
 import signal
-import sqlite3
 import struct
 import subprocess
 import termios
@@ -225,10 +224,7 @@ def test_wait_for_the_table_ends_when_the_application_has_made_it(world):
     waiting = subprocess.Popen([binary(), "wait", "--for", "table", "--timeout", "30s",
                                 "--store", outbox.url], preexec_fn=die_with_parent)
     try:
-        with sqlite3.connect(outbox.path) as database:
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute("CREATE TABLE other (x)")
-        database.close()
+        outbox.make("CREATE TABLE other (x)")
         assert wait_for("table", outbox).returncode == 1
         assert waiting.poll() is None
         assert run_command("init", "--apply", "--store", outbox.url).returncode == 0
@@ -307,21 +303,19 @@ def test_init_check_prints_the_statements_that_are_missing_and_they_mend_it(worl
     for name in ("outbox_messages_failed", "traceparent", "outbox_relay_audit", "schema_major"):
         assert name in done.stdout
     assert "outbox_messages_pending" not in done.stdout, "that one is there"
-    with sqlite3.connect(outbox.path) as database:
+    with outbox.connection() as database:
         database.executescript(done.stdout)
-    database.close()
     assert check(outbox).returncode == 0
 
 
 def test_init_check_of_an_empty_database_prints_what_init_prints(world):
     outbox = world.outbox(create=False)
     assert check(outbox).returncode == 3 and not os.path.exists(outbox.path)
-    sqlite3.connect(outbox.path).execute("VACUUM").connection.close()
+    outbox.query("VACUUM")
     done = check(outbox)
     assert done.returncode == 5
-    with sqlite3.connect(outbox.path) as database:
+    with outbox.connection() as database:
         database.executescript(done.stdout)
-    database.close()
     assert check(outbox).returncode == 0
     assert run_command("init", "--check", "--apply", "--store", outbox.url).returncode == 2
 
@@ -333,12 +327,10 @@ def test_init_check_of_an_empty_database_prints_what_init_prints(world):
     ("debezium", "CREATE TABLE t (id TEXT PRIMARY KEY, aggregatetype TEXT, aggregateid TEXT,"
                  " type TEXT, payload TEXT, timestamp TEXT)",
      "INSERT INTO t VALUES ('1', 'orders', 'k', 'order', '{}', datetime('now'))")])
-def test_of_a_foreign_table_the_side_tables_tell_what_it_has_no_columns_for(world, preset, ddl, row):
+def test_of_a_foreign_table_the_side_tables_tell_what_it_has_no_columns_for(world, preset, ddl,
+                                                                            row):
     outbox, receiver = world.outbox(create=False), world.receiver()
-    with sqlite3.connect(outbox.path) as database:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute(ddl)
-    database.close()
+    outbox.make(ddl)
     flags = ["--preset", preset, "--table", "t"]
     before = run_command("init", "--check", "--store", outbox.url, *flags)
     assert before.returncode == 5 and "outbox_relay_leases" in before.stdout
@@ -371,8 +363,9 @@ def test_status_says_once_what_an_operator_ordered_and_what_is_not_there(world):
     assert done.returncode == 0, done.stderr
 
     def circuit():
-        shown = run_command("status", "--store", outbox.url, "--url", f"http://127.0.0.1:{relay.port}").stdout
-        return next(line for line in shown.splitlines() if line.startswith("Circuit"))
+        shown = run_command("status", "--store", outbox.url,
+                            "--url", f"http://127.0.0.1:{relay.port}")
+        return next(line for line in shown.stdout.splitlines() if line.startswith("Circuit"))
 
     until(lambda: circuit().split() == ["Circuit", *'isolated by an operator: the "mnt"'.split()],
           10, "the relay has heard of it")
@@ -385,6 +378,7 @@ def test_wait_counts_one_as_one(world):
     outbox = world.outbox()
     outbox.insert()
     outbox.insert(status="DeadLettered", dead_letter_reason="permanent")
-    for condition, words in (("drained", "1 event is not"), ("empty-dead-letters", "1 dead letter\n")):
-        done = run_command("wait", "--for", condition, "--timeout", "0s", "--store", outbox.url)
+    for condition, words in (("drained", "1 event is not"),
+                             ("empty-dead-letters", "1 dead letter\n")):
+        done = wait_for(condition, outbox)
         assert done.returncode == 1 and words in done.stderr, done.stderr

@@ -183,7 +183,7 @@ def test_a_relay_whose_table_waits_to_be_adopted_stops_at_once_and_counts_the_ro
                         start=False)
     relay.start(wait=False)
     until(lambda: "adopt" in relay.get("/readyz")[1], 10, lambda: relay.get("/readyz"))
-    stopped_within(relay, 4)
+    assert stopped_within(relay, 4)["left_pending"] == 1
     assert receiver.requests() == []
 
 

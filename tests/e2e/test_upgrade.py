@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from harness import checks
-from harness.relay import binary
+from harness.relay import run_command
 from harness.waiting import until
 from harness.world import wait_processed
 
@@ -118,10 +118,10 @@ def test_what_one_version_has_noted_the_other_reads(world, previous):
     until(lambda: outbox.states() == {"DeadLettered": 1}, 20, "it is dead")
     assert old.stop() == 0
     receiver.rules()
-    redriven = run(binary(), "dead-letters", "redrive", "--yes", "--reason", "mended", "--store",
-                   outbox.url)
+    redriven = run_command("dead-letters", "redrive", "--yes", "--reason", "mended", "--store",
+                           outbox.url)
     assert redriven.returncode == 0, redriven.stderr
-    held = run(binary(), "broker", "isolate", "--reason", "test", "--store", outbox.url)
+    held = run_command("broker", "isolate", "--reason", "test", "--store", outbox.url)
     assert held.returncode == 0, held.stderr
     old = relay_of(world, outbox, receiver, "again", previous).start()
     until(lambda: old.circuit() == "isolated", 20, "the old one heeds what the new one wrote")

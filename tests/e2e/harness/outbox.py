@@ -23,6 +23,12 @@ class Outbox:
                                   capture_output=True, text=True, timeout=30)
             assert done.returncode == 0, f"init --apply: {done.returncode}: {done.stderr}"
 
+    def make(self, *statements):
+        """A database as the relay needs it, with what an application puts there."""
+        with self.connection() as database:
+            for statement in ("PRAGMA journal_mode=WAL", *statements):
+                database.execute(statement)
+
     @contextlib.contextmanager
     def connection(self, timeout=10):
         """A connection that commits by itself unless BEGIN says otherwise."""

@@ -18,6 +18,13 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def replace_file(path, text):
+    """As an operator does it: the new file takes the place of the old one at once."""
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.rename(path + ".new", path)
+
+
 def kill_and_reap(process):
     """Ends a child for certain, also one that is stopped."""
     if process.poll() is None:

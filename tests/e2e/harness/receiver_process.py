@@ -118,7 +118,8 @@ class Connection(asyncio.Protocol):
         self.state.record({
             "t": time.monotonic(), "conn": self.number, "method": method, "path": path,
             "id": event_id, "type": event_type, "sha": hashlib.sha256(body).hexdigest(),
-            "size": len(body), "headers": headers, "peer": self.peer, "answer": rule.answer if rule else 200})
+            "size": len(body), "headers": headers, "peer": self.peer,
+            "answer": rule.answer if rule else 200})
         if rule is None:
             self.transport.write(OK)
         elif rule.delay:

@@ -23,11 +23,10 @@ constexpr auto kPause = std::chrono::milliseconds{2};
 // Rows that might be sent, and those that are skipped so far, behind place ?2.
 std::string open_rows_sql(const Sql& sql) {
   return fmt::format(
-      "SELECT {0}, {1}, {2}, r.state FROM {3} LEFT JOIN outbox_relay_rows AS r "
-      "ON r.outbox = ?1 AND r.row_key = {4} WHERE {5} AND {1} > ?2 "
+      "SELECT {0}, {1}, {2}, r.state FROM {3} {4} WHERE {5} AND {1} > ?2 "
       "AND (r.state IS NULL OR r.state = '{6}') ORDER BY {1} LIMIT ?3",
       sql.row_key(), sql.order(), sql.value(sql.mapping().columns.occurred_on), sql.from_pending(),
-      sql.key_beside(), sql.is_open(), state::kSkipped);
+      sql.side_row(), sql.is_open(), state::kSkipped);
 }
 
 struct OpenRow {
@@ -108,8 +107,9 @@ class Marker {
   Marker(Connection& connection, const Sql& sql)
       : outbox_(sql.mapping().table),
         skip_(connection.database(),
-              "INSERT INTO outbox_relay_rows (outbox, row_key, state) VALUES (?1, ?2, ?3) "
-              "ON CONFLICT (outbox, row_key) DO UPDATE SET state = ?3"),
+              fmt::format("INSERT OR REPLACE INTO outbox_relay_rows (outbox, row_key, state, "
+                          "fingerprint) SELECT ?1, ?2, ?3, {} FROM {} AS o WHERE {} = ?2",
+                          sql.fingerprint(), sql.table(), sql.row_key())),
         take_in_(connection.database(),
                  "UPDATE outbox_relay_rows SET state = NULL "
                  "WHERE outbox = ?1 AND row_key = ?2 AND state = ?3") {}
@@ -140,7 +140,7 @@ void audit(Connection& connection, const std::string& outbox, const AdoptionOrde
 void pretend_side_rows(Connection& connection) {
   if (connection.database().tableExists("outbox_relay_rows")) return;
   connection.database().exec(
-      "CREATE TEMP TABLE outbox_relay_rows (outbox TEXT, row_key, state TEXT, "
+      "CREATE TEMP TABLE outbox_relay_rows (outbox TEXT, row_key, state TEXT, fingerprint, "
       "PRIMARY KEY (outbox, row_key))");
 }
 

@@ -45,15 +45,12 @@ std::string outbox_sql(const Sql& sql, const std::string& from, const std::strin
                      sql.beside(), rest);
 }
 
-// From the relay's side rows to the outbox. A state that the application has set meanwhile, such as
-// one that is not ours, takes precedence.
+// From the relay's side rows to the outbox.
 std::string side_sql(const Sql& sql, const std::string& index, const std::string& rest) {
   return fmt::format(
-      "SELECT {} FROM outbox_relay_rows AS r INDEXED BY {} JOIN {} AS o ON {} = r.row_key "
-      "LEFT JOIN outbox_relay_leases AS l ON l.outbox = ?1 AND l.row_key = r.row_key "
-      "WHERE ({} OR {}) AND {}",
-      candidate_columns(sql, "r.due"), index, sql.table(), sql.row_key(), sql.is_open(),
-      sql.is_dead(), rest);
+      "SELECT {} FROM {} LEFT JOIN outbox_relay_leases AS l ON l.outbox = ?1 "
+      "AND l.row_key = r.row_key WHERE {}",
+      candidate_columns(sql, "r.due"), sql.from_side(index), rest);
 }
 
 // Nothing for a row without a key: there is no name by which it could be leased.
@@ -127,9 +124,8 @@ Candidates::Candidates(Connection& connection, const Sql& sql, std::string outbo
       one_(
           connection.database(),
           outbox_sql(sql, sql.table() + " AS o",
-                     fmt::format("{} = ?2 AND ({} OR {}) AND coalesce(r.state, {}) IN ('{}', '{}')",
-                                 sql.row_key(), sql.is_open(), sql.is_dead(), sql.state_name(),
-                                 state::kPending, state::kFailed))),
+                     fmt::format("{} = ?2 AND coalesce(r.state, {}) IN ('{}', '{}')", sql.row_key(),
+                                 sql.state_name(), state::kPending, state::kFailed))),
       span_(connection.database(), sql.span()) {}
 
 bool Candidates::begin(Time now, WallTime wall, bool changed, bool unlocked, std::size_t budget) {

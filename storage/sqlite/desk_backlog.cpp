@@ -23,10 +23,9 @@ void move_those_beside(Desk& desk, Backlog& backlog) {
                                                {state::kFailed, &backlog.failed},
                                                {state::kDeadLettered, &backlog.dead_lettered}};
   Query query(desk.connection.database(),
-              fmt::format("SELECT {}, r.state, count(*) FROM outbox_relay_rows AS r "
-                          "JOIN {} AS o ON {} = r.row_key "
+              fmt::format("SELECT {}, r.state, count(*) FROM {} "
                           "WHERE r.outbox = ?1 AND r.state IS NOT NULL GROUP BY 1, 2",
-                          sql.state_name(), sql.table(), sql.row_key()));
+                          sql.state_name(), sql.from_side("")));
   auto rows = query.rows(desk.outbox);
   while (rows.next()) {
     const auto number = static_cast<std::uint64_t>(rows.integer(2));
@@ -41,10 +40,8 @@ void subtract_leases(Desk& desk, Backlog& backlog) {
   const Sql& sql = desk.sql;
   Query query(desk.connection.database(),
               fmt::format("SELECT coalesce(r.state, {0}), count(*) FROM outbox_relay_leases AS l "
-                          "JOIN {1} AS o ON {2} = l.row_key LEFT JOIN outbox_relay_rows AS r "
-                          "ON r.outbox = ?1 AND r.row_key = l.row_key "
-                          "WHERE l.outbox = ?1 GROUP BY 1",
-                          sql.state_name(), sql.table(), sql.row_key()));
+                          "JOIN {1} AS o ON {2} = l.row_key {3} WHERE l.outbox = ?1 GROUP BY 1",
+                          sql.state_name(), sql.table(), sql.row_key(), sql.side_row()));
   auto rows = query.rows(desk.outbox);
   while (rows.next()) {
     const auto number = static_cast<std::uint64_t>(rows.integer(1));
@@ -61,10 +58,9 @@ std::optional<Duration> oldest_age(Desk& desk) {
   for (const auto& [from, where] : {std::pair(sql.from_pending(), sql.is_pending()),
                                     std::pair(sql.from_failed(), sql.is_failed())}) {
     Query query(desk.connection.database(),
-                fmt::format("SELECT {} FROM {} LEFT JOIN outbox_relay_rows AS r "
-                            "ON r.outbox = ?1 AND r.row_key = {} WHERE {} "
+                fmt::format("SELECT {} FROM {} {} WHERE {} "
                             "AND (r.state IS NULL OR r.state IN ('{}', '{}')) ORDER BY {} LIMIT 1",
-                            sql.value(sql.mapping().columns.occurred_on), from, sql.key_beside(),
+                            sql.value(sql.mapping().columns.occurred_on), from, sql.side_row(),
                             where, state::kPending, state::kFailed, sql.order()));
     auto rows = query.rows(desk.outbox);
     if (!rows.next()) continue;
@@ -81,14 +77,12 @@ void count_dead_types(Desk& desk, Backlog& backlog) {
   const std::string type = sql.column(sql.mapping().columns.event_type);
   Query query(
       desk.connection.database(),
-      fmt::format("SELECT type, count(*) FROM ("
-                  "SELECT {0} AS type FROM {1} LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 "
-                  "AND r.row_key = {6} WHERE {3} AND (r.state IS NULL OR r.state = '{4}') "
-                  "UNION ALL SELECT {0} FROM outbox_relay_rows AS r JOIN {5} AS o "
-                  "ON {2} = r.row_key WHERE r.outbox = ?1 AND r.state IS NOT NULL "
+      fmt::format("SELECT type, count(*) FROM (SELECT {0} AS type FROM {1} {2} "
+                  "WHERE {3} AND (r.state IS NULL OR r.state = '{4}') "
+                  "UNION ALL SELECT {0} FROM {5} WHERE r.outbox = ?1 AND r.state IS NOT NULL "
                   "AND r.state = '{4}' AND NOT ({3})) GROUP BY type ORDER BY type",
-                  type, sql.from_dead(), sql.row_key(), sql.is_dead(), state::kDeadLettered,
-                  sql.table(), sql.key_beside()));
+                  type, sql.from_dead(), sql.side_row(), sql.is_dead(), state::kDeadLettered,
+                  sql.from_side("")));
   auto rows = query.rows(desk.outbox);
   while (rows.next()) {
     backlog.dead_by_event_type.emplace_back(rows.text(0),

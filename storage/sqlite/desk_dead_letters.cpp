@@ -38,14 +38,13 @@ std::string find_sql(const Desk& desk, bool chosen) {
       "{} AND {} > ?4",
       sql.column(c.event_type), reason, chosen ? " AND " + desk.wanted() : "", sql.order());
   return fmt::format(
-      "SELECT {0} FROM {1} LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = {7} "
-      "WHERE {3} AND (r.state IS NULL OR r.state = '{4}') AND {5} "
+      "SELECT {0} FROM {1} {2} WHERE {3} AND (r.state IS NULL OR r.state = '{4}') AND {5} "
       "UNION ALL "
-      "SELECT {0} FROM outbox_relay_rows AS r JOIN {6} AS o ON {2} = r.row_key "
+      "SELECT {0} FROM {6} "
       "WHERE r.outbox = ?1 AND r.state IS NOT NULL AND r.state = '{4}' AND NOT ({3}) AND {5} "
       "ORDER BY 1 LIMIT ?5",
-      columns, sql.from_dead(), sql.row_key(), sql.is_dead(), state::kDeadLettered, filter,
-      sql.table(), sql.key_beside());
+      columns, sql.from_dead(), sql.side_row(), sql.is_dead(), state::kDeadLettered, filter,
+      sql.from_side(""));
 }
 
 std::vector<FoundDead> find_dead(Desk& desk, const DeadLetterFilter& filter, std::int64_t after,
@@ -92,14 +91,6 @@ std::string revive_sql(const Sql& sql) {
                      sql.row_key(), sql.is_dead(), open);
 }
 
-// The state of a row, beside it or its own; ?1 is the outbox.
-std::string whole_state_sql(const Sql& sql) {
-  return fmt::format(
-      "coalesce((SELECT r.state FROM outbox_relay_rows AS r "
-      "WHERE r.outbox = ?1 AND r.row_key = {}), {})",
-      sql.key_beside(), sql.state_name());
-}
-
 // Treats single rows, inside a write transaction.
 class Hand {
  public:
@@ -108,12 +99,12 @@ class Hand {
         treatment_(treatment),
         sizes_(desk.connection, desk.sql.mapping().table, desk.sql.mapping().columns.payload),
         look_(desk.connection.database(),
-              fmt::format("SELECT {}, {} FROM {} AS o WHERE {} = ?2", whole_state_sql(desk.sql),
+              fmt::format("SELECT {}, {} FROM {} AS o WHERE {} = ?2", desk.sql.whole_state(),
                           desk.sql.state_name(), desk.sql.table(), desk.sql.row_key())),
         // Carries the state: whatever was thought of the row, only a dead letter goes.
         remove_(desk.connection.database(),
                 fmt::format("DELETE FROM {} AS o WHERE {} = ?2 AND {} = '{}'", desk.sql.table(),
-                            desk.sql.row_key(), whole_state_sql(desk.sql), state::kDeadLettered)),
+                            desk.sql.row_key(), desk.sql.whole_state(), state::kDeadLettered)),
         forget_attempts_(desk.connection.database(),
                          "DELETE FROM outbox_relay_attempts WHERE outbox = ?1 AND row_key = ?2") {
     const std::string revive = revive_sql(desk.sql);
@@ -143,8 +134,10 @@ class Hand {
 
  private:
   void revive(const FoundDead& found, const std::string& own_state) {
-    const SideRow before = desk_.side_rows.read(found.key).value_or(SideRow{});
+    const std::uint32_t fingerprint = fingerprint_of_id(found.letter.id);
+    const SideRow before = desk_.side_rows.read(found.key, fingerprint).value_or(SideRow{});
     SideRow side;
+    side.fingerprint = fingerprint;
     side.generation = before.generation + 1;
     // What was true of earlier attempts stays true; a row that took relays down stays alone.
     side.outcome_unknown = before.outcome_unknown;

@@ -38,14 +38,6 @@ std::string state_sql(const Sql& sql) {
   return fmt::format("coalesce(r.state, {}, '')", sql.state_name());
 }
 
-// The state of a row as a DELETE sees it.
-std::string whole_state_sql(const Sql& sql) {
-  return fmt::format(
-      "coalesce((SELECT r.state FROM outbox_relay_rows AS r "
-      "WHERE r.outbox = ?1 AND r.row_key = {}), {}, '')",
-      sql.key_beside(), sql.state_name());
-}
-
 // When a row was delivered; failing that, when its event occurred.
 std::string processed_on_sql(const Sql& sql) {
   const Columns& c = sql.mapping().columns;
@@ -59,11 +51,10 @@ std::string unkeyed_sql(const Sql& sql) {
 
 std::string walk_sql(const Sql& sql) {
   return fmt::format(
-      "SELECT {0}, {1}, {2}, CASE {2} WHEN '{3}' THEN {4} END FROM {5} AS o "
-      "LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = {6} "
+      "SELECT {0}, {1}, {2}, CASE {2} WHEN '{3}' THEN {4} END FROM {5} AS o {6} "
       "WHERE {0} > ?2 ORDER BY {0} LIMIT ?3",
       sql.order(), sql.row_key(), state_sql(sql), state::kProcessed, processed_on_sql(sql),
-      sql.table(), sql.key_beside());
+      sql.table(), sql.side_row());
 }
 
 // When a row was given up: as the audit has it; failing that, when it was last sent, or occurred.
@@ -78,20 +69,19 @@ std::string dead_sql(const Sql& sql, bool keyed_stay) {
   const std::string filter =
       fmt::format("{} > ?2{}", sql.order(), keyed_stay ? " AND " + unkeyed_sql(sql) : "");
   return fmt::format(
-      "SELECT {0} FROM {1} LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = {2} "
-      "WHERE {3} AND (r.state IS NULL OR r.state = '{4}') AND {5} "
+      "SELECT {0} FROM {1} {2} WHERE {3} AND (r.state IS NULL OR r.state = '{4}') AND {5} "
       "UNION ALL "
-      "SELECT {0} FROM outbox_relay_rows AS r JOIN {6} AS o ON {7} = r.row_key "
+      "SELECT {0} FROM {6} "
       "WHERE r.outbox = ?1 AND r.state IS NOT NULL AND r.state = '{4}' AND NOT ({3}) AND {5} "
       "ORDER BY 1 LIMIT ?3",
-      columns, sql.from_dead(), sql.key_beside(), sql.is_dead(), state::kDeadLettered, filter,
-      sql.table(), sql.row_key());
+      columns, sql.from_dead(), sql.side_row(), sql.is_dead(), state::kDeadLettered, filter,
+      sql.from_side(""));
 }
 
 // The DELETE itself carries the state: whatever was thought of the row, nothing else goes.
 std::string remove_row_sql(const Sql& sql, const char* state) {
   return fmt::format("DELETE FROM {} AS o WHERE {} = ?2 AND {} = ?3 AND {} = '{}'", sql.table(),
-                     sql.order(), sql.row_key(), whole_state_sql(sql), state);
+                     sql.order(), sql.row_key(), sql.whole_state(), state);
 }
 
 std::string log_sql(const char* table) {

@@ -46,19 +46,16 @@ std::string error_columns(const Sql& sql, bool dead) {
 // Failed rows and dead letters, each by the end of its index where the newest are.
 std::string errors_sql(const Sql& sql, const std::string& from, const std::string& where,
                        const std::string& order, bool dead) {
-  return fmt::format(
-      "SELECT {} FROM {} LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = {} "
-      "WHERE {} AND r.state IS NULL ORDER BY {} LIMIT {}",
-      error_columns(sql, dead), from, sql.key_beside(), where, order, kErrorsMax);
+  return fmt::format("SELECT {} FROM {} {} WHERE {} AND r.state IS NULL ORDER BY {} LIMIT {}",
+                     error_columns(sql, dead), from, sql.side_row(), where, order, kErrorsMax);
 }
 
 // Those whose state is kept beside them.
 std::string errors_beside_sql(const Sql& sql, const char* state, bool dead) {
   return fmt::format(
-      "SELECT {} FROM outbox_relay_rows AS r INDEXED BY outbox_relay_rows_state JOIN {} AS o "
-      "ON {} = r.row_key WHERE r.outbox = ?1 AND r.state IS NOT NULL AND r.state = '{}' "
+      "SELECT {} FROM {} WHERE r.outbox = ?1 AND r.state IS NOT NULL AND r.state = '{}' "
       "ORDER BY r.due DESC, r.row_key DESC LIMIT {}",
-      error_columns(sql, dead), sql.table(), sql.row_key(), state, kErrorsMax);
+      error_columns(sql, dead), sql.from_side("outbox_relay_rows_state"), state, kErrorsMax);
 }
 
 void read_errors(Connection& connection, const std::string& outbox, const std::string& sql,

@@ -177,7 +177,7 @@ Message RowReader::complete(Message message, const Picked& picked, LeaseId lease
 
 void RowReader::read_history(const Picked& picked, Message& message) {
   if (!picked.noted) return;
-  const auto side = side_rows_.read(picked.key);
+  const auto side = side_rows_.read(picked.key, parse_row_id(message.row)->fingerprint);
   if (!side) return;
   message.generation = side->generation;
   RowHistory& history = message.history;

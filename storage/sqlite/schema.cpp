@@ -72,6 +72,7 @@ CREATE TABLE IF NOT EXISTS outbox_relay_rows (
   takeovers INTEGER NOT NULL DEFAULT 0,
   crashes INTEGER NOT NULL DEFAULT 0,
   waits_for_recovery_epoch INTEGER,
+  fingerprint INTEGER,             -- of the event's id: the key may come to another row
   PRIMARY KEY (outbox, row_key)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS outbox_relay_rows_waiting
   ON outbox_relay_rows (outbox, waits_for_recovery_epoch, row_key)
@@ -193,14 +194,27 @@ void require_key(Connection& connection, const Mapping& mapping,
       quoted(key)));
 }
 
-// Whether all of the relay's tables and their first version's columns are there.
+// A column that came after the first version of its table.
+bool has_fingerprint(Connection& connection) {
+  const auto columns = columns_of(connection, "outbox_relay_rows");
+  return std::any_of(columns.begin(), columns.end(),
+                     [](const TableColumn& column) { return column.name == "fingerprint"; });
+}
+
 bool relay_tables_complete(Connection& connection) {
   for (const char* table : {"outbox_relay_meta", "outbox_relay_incarnations", "outbox_relay_leases",
                             "outbox_relay_rows", "outbox_relay_brokers", "outbox_relay_attempts",
                             "outbox_relay_audit"}) {
     if (!has_table(connection, table)) return false;
   }
-  return true;
+  return has_fingerprint(connection);
+}
+
+// Inside a write transaction.
+void create_relay_tables(Connection& connection) {
+  connection.database().exec(relay_ddl());
+  if (has_fingerprint(connection)) return;
+  connection.database().exec("ALTER TABLE outbox_relay_rows ADD COLUMN fingerprint INTEGER");
 }
 
 void create_file(const std::string& path) {
@@ -321,7 +335,7 @@ void require_relay_tables(Connection& connection, bool may_create) {
                     connection.path()));
   }
   Transaction transaction(connection, Transaction::Kind::write);
-  connection.database().exec(relay_ddl());
+  create_relay_tables(connection);
   transaction.commit();
 }
 
@@ -332,7 +346,8 @@ void apply_schema(const std::string& path, const Mapping& mapping) {
   connection.require_wal();
   require_known_version(connection);
   Transaction transaction(connection, Transaction::Kind::write);
-  connection.database().exec(outbox_ddl(mapping) + relay_ddl());
+  connection.database().exec(outbox_ddl(mapping));
+  create_relay_tables(connection);
   transaction.commit();
 }
 

@@ -216,8 +216,9 @@ void Settler::settle_leased(const RowHandle& handle, const Lease& lease,
                             const Settlement& settlement, const Holder& holder, Settled& settled) {
   if (settlement.verdict == Verdict::released && !settlement.outcome_unknown) return;
   const Value& row = handle.key;
-  const auto noted = lease.noted ? side_rows_.read(row) : std::nullopt;
+  const auto noted = lease.noted ? side_rows_.read(row, handle.fingerprint) : std::nullopt;
   SideRow side = noted.value_or(SideRow{});
+  side.fingerprint = handle.fingerprint;
   if (settlement.verdict == Verdict::released) {
     side.outcome_unknown = true;
     side_rows_.write(row, side);
@@ -239,8 +240,9 @@ void Settler::settle_leased(const RowHandle& handle, const Lease& lease,
 void Settler::settle_late_delivery(const RowHandle& handle, const Settlement& settlement,
                                    const Holder& holder, Settled& settled) {
   const Value& row = handle.key;
-  const auto noted = side_rows_.read(row);
+  const auto noted = side_rows_.read(row, handle.fingerprint);
   SideRow side = noted.value_or(SideRow{});
+  side.fingerprint = handle.fingerprint;
   const bool decided = side.state == state::kProcessed || side.state == state::kDeadLettered;
   if (decided || side.generation != settlement.generation) {
     ++settled.fenced;
@@ -431,6 +433,7 @@ void Settler::keep_side(const Value& row, const SideRow& side, const Change& cha
   last.retry_count = side.retry_count;
   last.processed_on = side.processed_on;
   last.generation = side.generation;
+  last.fingerprint = side.fingerprint;
   side_rows_.write(row, last);
 }
 
@@ -446,10 +449,11 @@ void Settler::audit_death(const Value& row, const Change& change, const Holder& 
 
 BuriedRow Settler::bury_crashed(const Value& row, std::uint32_t crashes, const Holder& holder) {
   BuriedRow buried;
-  SideRow side = side_rows_.read(row).value_or(SideRow{});
+  SideRow side = side_rows_.read(row, kAnyFingerprint).value_or(SideRow{});
   {
     auto rows = look_.rows(row);
     if (rows.next()) {
+      side.fingerprint = fingerprint_of_id(rendered_id(rows, 2));
       buried.attempts =
           static_cast<std::uint32_t>(side.state ? side.retry_count.value_or(0) : rows.integer(1));
       buried.id = rendered_id(rows, 2);

@@ -12,15 +12,16 @@ constexpr const char* kRead =
     "SELECT state, dead_letter_reason, error, due, retry_count, processed_on, generation, counted, "
     "misconfigured_tries, misconfigured_since, last_failure, last_delay_ms, last_attempt_at, boot, "
     "misconfigured_since_boot, last_attempt_boot, outcome_unknown, takeovers, crashes, "
-    "waits_for_recovery_epoch FROM outbox_relay_rows WHERE outbox = ?1 AND row_key = ?2";
+    "waits_for_recovery_epoch, fingerprint FROM outbox_relay_rows "
+    "WHERE outbox = ?1 AND row_key = ?2 AND (?3 = 0 OR coalesce(fingerprint, 0) IN (0, ?3))";
 
 constexpr const char* kWrite =
     "INSERT OR REPLACE INTO outbox_relay_rows (outbox, row_key, state, dead_letter_reason, error, "
     "due, retry_count, processed_on, generation, counted, misconfigured_tries, "
     "misconfigured_since, last_failure, last_delay_ms, last_attempt_at, boot, "
     "misconfigured_since_boot, last_attempt_boot, outcome_unknown, takeovers, crashes, "
-    "waits_for_recovery_epoch) "
-    "VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22)";
+    "waits_for_recovery_epoch, fingerprint) "
+    "VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23)";
 
 FailureKind kind_named(const std::string& name) {
   constexpr std::array kinds{FailureKind::transport,     FailureKind::throttled,
@@ -47,8 +48,8 @@ SideRows::SideRows(Connection& connection, std::string outbox, const Clocks& clo
       erase_(connection.database(),
              "DELETE FROM outbox_relay_rows WHERE outbox = ?1 AND row_key = ?2") {}
 
-std::optional<SideRow> SideRows::read(const Value& key) {
-  auto rows = read_.rows(outbox_, key);
+std::optional<SideRow> SideRows::read(const Value& key, std::uint32_t fingerprint) {
+  auto rows = read_.rows(outbox_, key, fingerprint);
   if (!rows.next()) return std::nullopt;
   SideRow side;
   side.state = rows.maybe_text(0);
@@ -74,6 +75,7 @@ std::optional<SideRow> SideRows::read(const Value& key) {
   side.takeovers = count_of(rows.integer(17));
   side.crashes = count_of(rows.integer(18));
   side.waits_for_recovery_epoch = rows.maybe_integer(19);
+  side.fingerprint = count_of(rows.integer(20));
   return side;
 }
 
@@ -97,7 +99,7 @@ void SideRows::write(const Value& key, const SideRow& side) {
              std::chrono::ceil<std::chrono::milliseconds>(side.last_delay).count(),
              wall_of(side.last_attempt), boot_number_, boot_of(side.misconfigured_since),
              boot_of(side.last_attempt), side.outcome_unknown ? 1 : 0, side.takeovers, side.crashes,
-             side.waits_for_recovery_epoch);
+             side.waits_for_recovery_epoch, side.fingerprint);
 }
 
 Moment SideRows::now() const {

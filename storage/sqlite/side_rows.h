@@ -7,6 +7,7 @@
 
 #include "relay/message.h"
 #include "storage/sqlite/connection.h"
+#include "storage/sqlite/row_handle.h"
 #include "storage/sqlite/times.h"
 
 namespace outbox::sqlite {
@@ -37,6 +38,7 @@ struct SideRow {
   std::optional<std::int64_t> retry_count;
   std::optional<std::string> processed_on;
 
+  std::uint32_t fingerprint = kAnyFingerprint;  // of the id of the event that it was written for
   std::uint32_t generation = 0;
   std::uint32_t counted = 0;
   std::uint32_t misconfigured_tries = 0;
@@ -55,7 +57,8 @@ class SideRows {
  public:
   SideRows(Connection& connection, std::string outbox, const Clocks& clocks);
 
-  std::optional<SideRow> read(const Value& key);
+  // Nothing if it was written for another event.
+  std::optional<SideRow> read(const Value& key, std::uint32_t fingerprint);
   void write(const Value& key, const SideRow& side);
   void erase(const Value& key) { erase_.run(outbox_, key); }
 

@@ -115,11 +115,35 @@ std::string Sql::expanded(std::string text, const std::string& name) const {
   return text;
 }
 
+// A side row stands for a row only while that is undecided or dead: what else the application has
+// made of it takes precedence. And only for the row that it was written for: under the same key
+// there may be another one by now.
+std::string Sql::side_row_speaks() const {
+  return fmt::format("({} OR {}) AND coalesce(r.fingerprint, {}) IN ({}, {})", is_open(), is_dead(),
+                     kAnyFingerprint, kAnyFingerprint, fingerprint());
+}
+
+std::string Sql::side_row() const {
+  return fmt::format("LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = {} AND {}",
+                     key_beside(), side_row_speaks());
+}
+
 std::string Sql::beside() const {
+  return fmt::format("LEFT JOIN outbox_relay_leases AS l ON l.outbox = ?1 AND l.row_key = {} {}",
+                     key_beside(), side_row());
+}
+
+std::string Sql::from_side(const std::string& index) const {
+  return fmt::format("outbox_relay_rows AS r{} JOIN {} AS o ON {} = r.row_key AND {}",
+                     index.empty() ? "" : " INDEXED BY " + index, table(), row_key(),
+                     side_row_speaks());
+}
+
+std::string Sql::whole_state() const {
   return fmt::format(
-      "LEFT JOIN outbox_relay_leases AS l ON l.outbox = ?1 AND l.row_key = {0} "
-      "LEFT JOIN outbox_relay_rows AS r ON r.outbox = ?1 AND r.row_key = {0}",
-      key_beside());
+      "coalesce((SELECT r.state FROM outbox_relay_rows AS r "
+      "WHERE r.outbox = ?1 AND r.row_key = {} AND {}), {}, '')",
+      key_beside(), side_row_speaks(), state_name());
 }
 
 // The side tables' key has no declared type, since a mapped table's may be anything. Compared with

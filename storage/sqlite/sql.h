@@ -62,10 +62,16 @@ class Sql {
 
   // The row's key as it is compared with the side tables'.
   std::string key_beside() const;
-  // Joins with leases (l) and side rows (r) of the outbox named by ?1.
+  // Joins with side rows (r) of the outbox named by ?1, and with leases (l), too.
+  std::string side_row() const;
   std::string beside() const;
+  // From side rows to the outbox; the index may be empty.
+  std::string from_side(const std::string& index) const;
+  // The state of a row, by its side row or itself, where no join is possible.
+  std::string whole_state() const;
 
  private:
+  std::string side_row_speaks() const;
   std::string from(const std::string& index) const;
   std::string status() const { return column(mapping_.columns.status); }
   bool has_status() const { return !mapping_.columns.status.empty(); }

@@ -100,9 +100,10 @@ void CircuitBreaker::tick(Time now) {
   if (lost) open(now, Duration::zero(), "the probe had no result in time");
 }
 
-void CircuitBreaker::isolate(Time now) {
+void CircuitBreaker::isolate(Time now, const std::string& why) {
   advance(now);
-  if (state_ != CircuitState::isolated) become(now, CircuitState::isolated, "by an operator");
+  if (state_ == CircuitState::isolated) return;
+  become(now, CircuitState::isolated, why.empty() ? "by an operator" : why);
 }
 
 void CircuitBreaker::close(Time now) {

@@ -75,8 +75,9 @@ class CircuitBreaker {
   // A probe that has had its time is lost: re-opens. Call when next_event() has come.
   void tick(Time now);
 
-  // By an operator: holds the circuit until close(); close() forgets the window.
-  void isolate(Time now);
+  // By an operator: holds the circuit until close(); close() forgets the window. `why`: what the
+  // operator said, if anything.
+  void isolate(Time now, const std::string& why = {});
   void close(Time now);
 
   // Other thresholds for the results from now on. State, counts and permits stay; the break under

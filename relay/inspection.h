@@ -78,6 +78,7 @@ struct BrokerTest {
   std::vector<BrokerStep> steps;         // in order, up to the first that failed
   bool reached = false;                  // the broker answered in its own protocol
   Outcome outcome = Outcome::transport;  // what the relay would make of such an answer
+  bool says_nothing = false;  // it answers, but not what it would say to an event: no outcome
   std::vector<Finding> findings;
 };
 

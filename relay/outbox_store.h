@@ -105,6 +105,7 @@ struct Turn {
   // An operator has isolated the broker's circuit (OutboxDesk::hold_circuit): hold it open. Read in
   // every turn, so that it survives a restart of the relay; such a turn leases nothing.
   bool circuit_held = false;
+  std::string why_held;  // the reason that the operator gave, if any
   // An operator has paused the relays of this outbox (OutboxDesk::pause). Read and kept likewise.
   bool paused = false;
 };

@@ -158,7 +158,7 @@ void Relay::turn_committed(const Turn& turn, Time before, Time after) {
 // restarts. Both let what travels come to its end.
 void Relay::obey_operator(const Turn& turn, Time now) {
   const bool isolated = breaker_.state() == CircuitState::isolated;
-  if (turn.circuit_held && !isolated) breaker_.isolate(now);
+  if (turn.circuit_held && !isolated) breaker_.isolate(now, turn.why_held);
   if (!turn.circuit_held && isolated) breaker_.close(now);
   if (turn.paused && !paused_) publisher_.recall();
   if (!turn.paused && paused_) look_now_ = true;

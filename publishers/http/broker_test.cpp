@@ -220,6 +220,7 @@ class BrokerWalk {
     const HttpAnswer answer{status, header_of(head, "retry-after"), header_of(head, "date")};
     // A receiver that takes POST only has said all that it can.
     const bool method_only = status == 405 || status == 501;
+    test_.says_nothing = method_only;
     test_.outcome = method_only ? Outcome::confirmed : judge(answer, now).outcome;
     const std::string what = fmt::format("HTTP {} to {}", status, method);
     const bool good = test_.outcome == Outcome::confirmed || test_.outcome == Outcome::refused;

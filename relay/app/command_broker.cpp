@@ -14,7 +14,8 @@ int hold_circuit(const Config& config, const Backends& backends, bool hold,
   const auto desk = backends.stores.at(scheme_of(settings.url)).open_desk(settings);
   const auto held = desk->hold_circuit(hold, reason.empty() ? "by command" : reason);
   const std::string text =
-      !held.ok() ? printable_sentence(held.error)
+      !held.ok()    ? printable_sentence(held.error)
+      : !held.value ? (hold ? "it was isolated already" : "it was not isolated")
       : hold
           ? "the circuit is isolated: its relays publish nothing until `outbox-relay broker close`"
           : "the circuit is let go: its relays publish again";

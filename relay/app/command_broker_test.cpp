@@ -19,6 +19,7 @@ namespace outbox {
 namespace {
 
 constexpr const char* kTestType = "outbox-relay.test";
+constexpr const char* kSaysNothing = "unknown without an event; try --send";
 
 // Waits for the one receipt.
 class OneReceipt final : public ReceiptSink {
@@ -67,6 +68,7 @@ void send_test_event(const PublisherSettings& settings, const PublisherBackend& 
   publication.start_by = clock.now() + settings.publish_timeout;
   publisher->submit({&publication, 1});
   const auto receipt = sink.wait(2 * settings.publish_timeout + std::chrono::seconds{1});
+  test.says_nothing = false;
   test.outcome = receipt ? receipt->outcome : Outcome::transport;
   const std::string reason = receipt ? receipt->reason : "no outcome in time";
   const bool confirmed = test.outcome == Outcome::confirmed;
@@ -88,8 +90,10 @@ std::string to_table(const BrokerTest& test) {
     text += fmt::format("{:<8} {:<7} {}\n", step.name, step.done ? "ok" : "failed",
                         printable_sentence(step.what));
   }
-  text += fmt::format("\nThe relay would take this as {}: {}.\n", name_of(test.outcome),
-                      meaning_of(test.outcome));
+  text += test.says_nothing
+              ? fmt::format("\nWhat the relay would take this as is {}.\n", kSaysNothing)
+              : fmt::format("\nThe relay would take this as {}: {}.\n", name_of(test.outcome),
+                            meaning_of(test.outcome));
   if (!test.findings.empty()) text += "\n" + findings_table(test.findings);
   return text;
 }
@@ -97,8 +101,8 @@ std::string to_table(const BrokerTest& test) {
 std::string to_json(const BrokerTest& test, const PublisherSettings& settings) {
   nlohmann::ordered_json body;
   body["broker"] = redacted_url(settings.url);
-  body["outcome"] = name_of(test.outcome);
-  body["meaning"] = meaning_of(test.outcome);
+  body["outcome"] = test.says_nothing ? "unknown" : name_of(test.outcome);
+  body["meaning"] = test.says_nothing ? kSaysNothing : meaning_of(test.outcome);
   body["steps"] = nlohmann::ordered_json::array();
   for (const BrokerStep& step : test.steps) {
     body["steps"].push_back({{"step", step.name}, {"done", step.done}, {"what", step.what}});

@@ -11,6 +11,8 @@
 namespace outbox {
 namespace {
 
+constexpr std::size_t kBodyMax = 1U << 20;
+
 const char* path_of(Probe probe) {
   switch (probe) {
     case Probe::live:
@@ -48,8 +50,10 @@ int healthcheck(const Config& config, Probe probe) {
     return kNotReachable;
   }
   const bool good = answer->status >= 200 && answer->status < 300;
+  // The body is JSON: it is shown as it came, but for what a terminal would obey.
   for (const auto& line : split(answer->body, "\n")) {
-    if (!line.empty()) std::fputs((printable(line, 1000) + "\n").c_str(), good ? stdout : stderr);
+    if (line.empty()) continue;
+    std::fputs((printable_sentence(line, kBodyMax) + "\n").c_str(), good ? stdout : stderr);
   }
   return good ? kDone : kFailed;
 }

@@ -1,12 +1,17 @@
 #include "relay/app/command_line.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <optional>
 
+#include "relay/app/choices.h"
 #include "relay/app/command_line_desk.h"
 #include "relay/app/command_line_operations.h"
 #include "relay/app/commands.h"
@@ -213,11 +218,9 @@ class CommandLine {
         ->type_name("TIME");
     command->add_flag("--skip-older", adopt_.skip_older,
                       "leave those alone that are older than an hour");
-    const std::map<std::string, UnknownAge> unknown = {{"send", UnknownAge::send},
-                                                       {"skip", UnknownAge::skip}};
     command->add_option("--unknown", adopt_.unknown, "send or skip rows whose age is not known")
         ->type_name("WHAT")
-        ->transform(CLI::Transformer(unknown));
+        ->transform(one_of<UnknownAge>({{"send", UnknownAge::send}, {"skip", UnknownAge::skip}}));
     command->add_flag("--dry-run", adopt_.dry_run, "only count");
     command->add_option("--reason", adopt_.reason, "why, for the audit table")->type_name("TEXT");
     on_chosen(command, {.store = true},
@@ -244,12 +247,11 @@ class CommandLine {
   }
 
   void add_healthcheck() {
-    const std::map<std::string, Probe> kinds = {
-        {"live", Probe::live}, {"ready", Probe::ready}, {"startup", Probe::startup}};
     auto* command = add_command(app_, "healthcheck", "Ask a running relay how it is");
     command->add_option("--kind", probe_, "live (default), ready or startup")
         ->type_name("KIND")
-        ->transform(CLI::Transformer(kinds));
+        ->transform(one_of<Probe>(
+            {{"live", Probe::live}, {"ready", Probe::ready}, {"startup", Probe::startup}}));
     on_chosen(command, {.valid = false},
               [this](const Config& config) { return healthcheck(config, probe_); });
   }
@@ -283,13 +285,12 @@ class CommandLine {
   }
 
   void add_completion() {
-    const std::map<std::string, Shell> shells = {
-        {"bash", Shell::bash}, {"zsh", Shell::zsh}, {"fish", Shell::fish}};
     auto* command =
         app_.add_subcommand("completion", "Print a script that completes commands in a shell");
     command->add_option("SHELL", shell_, "the shell to write it for")
         ->required()
-        ->transform(CLI::Transformer(shells));
+        ->transform(
+            one_of<Shell>({{"bash", Shell::bash}, {"zsh", Shell::zsh}, {"fish", Shell::fish}}));
     command->callback([this] {
       action_ = [this] {
         std::fputs(completion_script(command_tree(app_, kCommonGroup), shell_).c_str(), stdout);
@@ -352,10 +353,28 @@ class CommandLine {
   bool verbose_ = false;
 };
 
+// Whoever reads our output has heard enough: `| head`.
+bool nobody_reads(int error) {
+  if (error == EPIPE) return true;
+  pollfd output = {STDOUT_FILENO, POLLOUT, 0};
+  return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
+// A command whose output was lost has not done what it was asked for.
+int with_output_written(int code) {
+  const bool failed_before = std::ferror(stdout) != 0;
+  const int error = std::fflush(stdout) == 0 ? 0 : errno;
+  if ((error == 0 && !failed_before) || nobody_reads(error)) return code;
+  const char* reason = error == 0 ? "not all of it was taken" : std::strerror(error);
+  std::fputs(fmt::format("outbox-relay: can't write to standard output: {}\n", reason).c_str(),
+             stderr);
+  return code == kDone ? kFailed : code;
+}
+
 }  // namespace
 
 int run_command_line(int argc, const char* const* argv, const Backends& backends) {
-  return CommandLine(backends).run(argc, argv);
+  return with_output_written(CommandLine(backends).run(argc, argv));
 }
 
 }  // namespace outbox

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <regex>
 
+#include "relay/app/choices.h"
 #include "relay/app/printable.h"
 #include "relay/app/units.h"
 
@@ -15,11 +16,11 @@ namespace {
 constexpr int kRowsMax = 1'000'000;
 
 void add_output(CLI::App& command, OutputFormat& output) {
-  const std::map<std::string, OutputFormat> formats = {
+  const std::vector<std::pair<std::string, OutputFormat>> formats = {
       {"table", OutputFormat::table}, {"json", OutputFormat::json}, {"jsonl", OutputFormat::jsonl}};
   command.add_option("-o,--output", output, "table (default), json or jsonl")
       ->type_name("FORMAT")
-      ->transform(CLI::Transformer(formats));
+      ->transform(one_of(formats));
 }
 
 void add_limit(CLI::App& command, std::size_t& limit) {
@@ -84,14 +85,10 @@ void DeskCommands::add_messages(CLI::App& app, const Registry& registry) {
 }
 
 void DeskCommands::add_find(CLI::App& group, const Registry& registry) {
-  const std::map<std::string, MessageState> states = {
-      {"pending", MessageState::pending},
-      {"failed", MessageState::failed},
-      {"processed", MessageState::processed},
-      {"dead-lettered", MessageState::dead_lettered},
-      {"dead_lettered", MessageState::dead_lettered},
-      {"skipped", MessageState::skipped},
-      {"unknown", MessageState::unknown}};
+  const std::vector<std::pair<std::string, MessageState>> states = {
+      {"pending", MessageState::pending},     {"failed", MessageState::failed},
+      {"processed", MessageState::processed}, {"dead-lettered", MessageState::dead_lettered},
+      {"skipped", MessageState::skipped},     {"unknown", MessageState::unknown}};
   auto* find = registry.add(group, "find", "List messages, the newest first");
   MessageFilter& filter = messages_.filter;
   add_ids(*find, filter.ids, message_ids_);
@@ -100,7 +97,7 @@ void DeskCommands::add_find(CLI::App& group, const Registry& registry) {
   find->add_option("--state", filter.state,
                    "only pending, failed, processed, dead-lettered, skipped or unknown")
       ->type_name("STATE")
-      ->transform(CLI::CheckedTransformer(states, CLI::ignore_case));
+      ->transform(one_of(states));
   find->add_flag("--leased", filter.leased, "only those that a relay holds");
   find->add_option("--since", filter.since, "occurred at this time or later; or so long ago: 2h")
       ->type_name("TIME")

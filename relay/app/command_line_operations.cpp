@@ -1,19 +1,18 @@
 #include "relay/app/command_line_operations.h"
 
-#include <map>
-
+#include "relay/app/choices.h"
 #include "relay/app/units.h"
 
 namespace outbox {
 namespace {
 
 void add_output(CLI::App& command, OutputFormat& output, bool lines) {
-  std::map<std::string, OutputFormat> formats = {{"table", OutputFormat::table},
-                                                 {"json", OutputFormat::json}};
-  if (lines) formats["jsonl"] = OutputFormat::jsonl;
+  std::vector<std::pair<std::string, OutputFormat>> formats = {{"table", OutputFormat::table},
+                                                               {"json", OutputFormat::json}};
+  if (lines) formats.emplace_back("jsonl", OutputFormat::jsonl);
   command.add_option("-o,--output", output, lines ? "table, json or jsonl" : "table or json")
       ->type_name("FORMAT")
-      ->transform(CLI::Transformer(formats));
+      ->transform(one_of(formats));
 }
 
 void add_url(CLI::App& command, std::string& url) {
@@ -64,10 +63,10 @@ void OperationsCommands::add_status(CLI::App& app, const Registry& registry) {
 }
 
 void OperationsCommands::add_wait(CLI::App& app, const Registry& registry) {
-  const std::map<std::string, Condition> conditions = {
-      {"drained", Condition::drained},
+  const std::vector<std::pair<std::string, Condition>> conditions = {
       {"ready", Condition::ready},
       {"table", Condition::table},
+      {"drained", Condition::drained},
       {"empty-dead-letters", Condition::empty_dead_letters}};
   auto* command = registry.add(app, "wait", "Wait until a condition holds");
   command
@@ -75,7 +74,7 @@ void OperationsCommands::add_wait(CLI::App& app, const Registry& registry) {
                    "ready (default): the relay is; table: the outbox is there; drained: nothing is "
                    "left to deliver; empty-dead-letters: there are none")
       ->type_name("CONDITION")
-      ->transform(CLI::Transformer(conditions));
+      ->transform(one_of(conditions));
   command->add_option("--timeout", timeout_, "at most so long (default: 1m); 0s looks once")
       ->type_name("TIME")
       ->check(duration_defect);

@@ -5,17 +5,12 @@
 namespace outbox {
 namespace {
 
-// The library tells a limited set of values within the type's name: "FORMAT:{table,json}" or, with
-// what they stand for, "KIND:{live->0,ready->1}".
+// The library tells a limited set of values within the type's name: "FORMAT:{table,json}".
 std::vector<std::string> choices_in(const std::string& type) {
   const auto begin = type.find('{');
   const auto end = type.find('}', begin);
   if (begin == std::string::npos || end == std::string::npos) return {};
-  std::vector<std::string> choices;
-  for (const auto& choice : split(type.substr(begin + 1, end - begin - 1), ",")) {
-    choices.push_back(choice.substr(0, choice.find("->")));
-  }
-  return choices;
+  return split(type.substr(begin + 1, end - begin - 1), ",");
 }
 
 CommandFlag flag_of(const CLI::Option& option, const std::string& common_group) {

@@ -31,10 +31,16 @@ std::string quoted(const std::string& text) {
 
 std::string joined(const Words& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
-// "relay.batchSize=": the names that --set takes; of the brokers, those of the usual one.
+// "relay.batchSize=": the names that --set takes; of the brokers, those of the usual one. A map has
+// those of its entries as well: "store.columns.id=".
 Words setting_paths() {
   Words paths;
-  for (const auto& key : config_keys()) paths.push_back(concrete_path(key.path, "main") + "=");
+  for (const auto& key : config_keys()) {
+    const std::string path = concrete_path(key.path, "main");
+    paths.push_back(path + "=");
+    if (key.kind != ValueKind::text_map) continue;
+    for (const auto& entry : split(key.choices, "|")) paths.push_back(path + "." + entry + "=");
+  }
   return paths;
 }
 
@@ -44,7 +50,7 @@ std::vector<std::pair<std::string, Words>> setting_choices() {
   for (const auto& key : config_keys()) {
     Words words;
     if (key.kind == ValueKind::boolean) words = {"true", "false"};
-    if (!key.choices.empty()) words = split(key.choices, "|");
+    if (!key.choices.empty() && key.kind != ValueKind::text_map) words = split(key.choices, "|");
     std::erase(words, "");
     if (!words.empty()) result.emplace_back(concrete_path(key.path, "main"), std::move(words));
   }

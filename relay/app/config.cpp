@@ -77,10 +77,6 @@ FileLayer file_layer(const ConfigInput& input, std::vector<Problem>& problems) {
   return result;
 }
 
-void cover(ConfigLayer& below, const ConfigLayer& above) {
-  for (const auto& [path, node] : above) below.insert_or_assign(path, node);
-}
-
 std::string profile_of(const ConfigLayer& layer) {
   const auto found = layer.find("profile");
   return found == layer.end() ? std::string{} : found->second.text;

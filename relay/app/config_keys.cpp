@@ -88,10 +88,12 @@ constexpr auto kKeys = std::to_array<ConfigKey>({
     // A text, as the database's adapter knows its presets; these are for completion.
     {"store.preset", Kind::text, "relay", "", "", "relay|dotnet|debezium|cap|spring-modulith",
      to<kStore, &StoreSettings::preset>, "Names the mapping of columns and states."},
-    {"store.columns", Kind::text_map, "{}", "", "", "", to<kStore, &StoreSettings::columns>,
-     "Columns that differ from the preset's."},
-    {"store.states", Kind::text_map, "{}", "", "", "", to<kStore, &StoreSettings::states>,
-     "State values that differ from the preset's."},
+    {"store.columns", Kind::text_map, "{}", "", "",
+     "sequence|id|eventType|orderingKey|destination|contentType|headers|traceparent|occurredAt|"
+     "notBefore|status|retryCount|nextAttempt|lastError|processedAt|deadLetterReason|payload",
+     to<kStore, &StoreSettings::columns>, "Columns that differ from the preset's."},
+    {"store.states", Kind::text_map, "{}", "", "", "pending|failed|processed|deadLettered",
+     to<kStore, &StoreSettings::states>, "State values that differ from the preset's."},
     {"store.times", Kind::choice, "", "", "", "|iso|sql|seconds|milliseconds|ticks",
      to<kStore, &StoreSettings::times>, "How the table writes times; empty: as the preset says."},
     {"store.createRelayTables", Kind::boolean, "true", "", "", "",

@@ -56,7 +56,8 @@ struct ConfigKey {
   std::string_view fallback;  // the default, as it would be written
   std::string_view low = {};  // count, number, duration, size: the least, as it would be written
   std::string_view high = {};
-  std::string_view choices = {};                         // "a|b|c"
+  // "a|b|c". Of a text_map: the entries that a variable, which is all capitals, may mean.
+  std::string_view choices = {};
   void (*put)(Settings&, const ConfigValue&) = nullptr;  // null: nothing to set
   std::string_view about = {};                           // a sentence, for the schema
   Unfinished unfinished = Unfinished::no;

@@ -44,12 +44,17 @@ std::string why_unknown(const std::string& path) {
   const std::string section = section_of(path);
   const std::string twin = secret_twin(path);
   if (!twin.empty()) return fmt::format("secrets are read from files; use {}", twin);
-  const auto names = names_below(section);
+  std::string above = section;
+  while (names_below(above).empty() && !above.empty()) above = section_of(above);
+  const auto names = names_below(above);
   const std::string best = nearest(name, names);
   if (!best.empty()) return fmt::format("unknown key; did you mean \"{}\"?", best);
   const std::string elsewhere = same_name_elsewhere(name);
   if (!elsewhere.empty()) return fmt::format("unknown key; did you mean {}?", elsewhere);
-  return fmt::format("unknown key; {} has {}", section.empty() ? "the configuration" : section,
+  if (find_key(section) != nullptr) {
+    return fmt::format("unknown key; {} is a setting by itself", section);
+  }
+  return fmt::format("unknown key; {} has {}", above.empty() ? "the configuration" : above,
                      fmt::join(names, ", "));
 }
 
@@ -72,6 +77,32 @@ ConfigNode read_given(const std::string& path, const std::string& text, const Or
   return parse_yaml(text, path, origin, nullptr, problems);
 }
 
+// The setting that is a map and has this entry: "store.columns" for "store.columns.id". Empty if
+// there is none. An entry's name may have dots.
+std::string map_of(const std::string& path) {
+  for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {
+    const std::string above = path.substr(0, dot);
+    const ConfigKey* key = find_key(above);
+    if (key == nullptr || dot + 1 == path.size()) continue;
+    if (key->kind == ValueKind::text_map || key->kind == ValueKind::secrets) return above;
+  }
+  return {};
+}
+
+void set_entry(ConfigNode& map, const std::string& name, const ConfigNode& value) {
+  if (map.kind == ConfigNode::Kind::nothing) {
+    map.kind = ConfigNode::Kind::map;
+    map.origin = value.origin;
+  }
+  if (map.kind != ConfigNode::Kind::map) return;  // a problem that is told where it stands
+  for (auto& entry : map.entries) {
+    if (entry.key.text != name) continue;
+    entry.value = value;
+    return;
+  }
+  map.entries.push_back({scalar_node(value.origin, name), value});
+}
+
 std::string lower(std::string_view text) {
   std::string result;
   for (const char letter : text) {
@@ -81,11 +112,24 @@ std::string lower(std::string_view text) {
   return result;
 }
 
+// Entries of a map that a variable can name: shells allow capital letters only, and no dashes.
+std::string entry_name(const ConfigKey& key, const std::string& segment) {
+  for (const auto& name : split(key.choices, "|")) {
+    if (variable_of(name) == variable_of(segment)) return name;
+  }
+  return lower(segment);
+}
+
 // "BROKERS", "MAIN", "URL" -> "brokers.main.url"; empty if there is no such setting or section.
 std::string path_of_segments(const std::vector<std::string>& segments,
                              const std::vector<std::string>& brokers) {
   std::string path;
-  for (const auto& segment : segments) {
+  for (std::size_t index = 0; index < segments.size(); ++index) {
+    const std::string& segment = segments[index];
+    if (!path.empty() && map_of(path + ".x") == path) {
+      const bool last = index + 1 == segments.size() && !segment.empty();
+      return last ? child_of(path, entry_name(*find_key(path), segment)) : std::string{};
+    }
     std::vector<std::string> candidates = path == "brokers" ? brokers : names_below(path);
     std::string name = path == "brokers" ? lower(segment) : std::string{};
     for (const auto& candidate : candidates) {
@@ -96,6 +140,16 @@ std::string path_of_segments(const std::vector<std::string>& segments,
     path = child_of(path, name);
   }
   return find_key(path) != nullptr || is_section(path) ? path : std::string{};
+}
+
+// An entry of a map stands in a layer by its own path, until the layer covers another.
+void add_given(ConfigLayer& layer, const std::string& path, const std::string& text,
+               const Origin& origin, std::vector<Problem>& problems) {
+  if (!map_of(path).empty()) {
+    layer.insert_or_assign(path, scalar_node(origin, text));
+    return;
+  }
+  add_to_layer(layer, path, read_given(path, text, origin, problems), problems);
 }
 
 std::vector<std::string> all_variables(const std::vector<std::string>& brokers) {
@@ -157,7 +211,7 @@ ConfigLayer environment_layer(const Environment& environment,
                                              : meant)));
       continue;
     }
-    add_to_layer(layer, path, read_given(path, value, origin, problems), problems);
+    add_given(layer, path, value, origin, problems);
   }
   return layer;
 }
@@ -166,14 +220,26 @@ ConfigLayer flag_layer(const std::vector<FlagValue>& flags, std::vector<Problem>
   ConfigLayer layer;
   for (const auto& flag : flags) {
     const Origin origin{Origin::Kind::flag, flag.flag};
-    const bool known = find_key(flag.path) != nullptr || is_section(flag.path);
+    const bool known =
+        find_key(flag.path) != nullptr || is_section(flag.path) || !map_of(flag.path).empty();
     if (flag.path.empty() || !known) {
       problems.push_back(problem_at(origin, flag.path, why_unknown(flag.path)));
       continue;
     }
-    add_to_layer(layer, flag.path, read_given(flag.path, flag.value, origin, problems), problems);
+    add_given(layer, flag.path, flag.value, origin, problems);
   }
   return layer;
+}
+
+void cover(ConfigLayer& below, const ConfigLayer& above) {
+  for (const auto& [path, node] : above) {
+    const std::string map = map_of(path);
+    if (map.empty()) {
+      below.insert_or_assign(path, node);
+    } else {
+      set_entry(below[map], path.substr(map.size() + 1), node);
+    }
+  }
 }
 
 ConfigNode default_node(const ConfigKey& key) {

@@ -34,6 +34,9 @@ ConfigLayer environment_layer(const Environment& environment,
 // The flags, later ones covering earlier ones.
 ConfigLayer flag_layer(const std::vector<FlagValue>& flags, std::vector<Problem>& problems);
 
+// Lays one layer over another. A setting replaces the one below, an entry of a map joins the map.
+void cover(ConfigLayer& below, const ConfigLayer& above);
+
 // The default of a key, as if it had been written.
 ConfigNode default_node(const ConfigKey& key);
 

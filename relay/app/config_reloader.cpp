@@ -53,12 +53,15 @@ void ConfigReloader::read_again(bool asked) {
   input_.file_required = input_.file_required || fresh.from_file;
   ConfigChange change = take_over(in_force_, fresh);
   const bool mended = std::exchange(refused_, false);
-  const bool news = asked || mended || !change.applied.empty() || !change.restarting.empty();
+  const bool news = asked || mended || !change.applied.empty() || !change.restarting.empty() ||
+                    !restarting_.empty();
   in_force_ = std::move(change.in_force);
   if (!change.applied.empty()) apply_(in_force_.settings);
   parts_.metrics.on_config_reloaded(digest_of(in_force_));
   if (!news) return;
   tell(change);
+  tell_agreeing(change);
+  restarting_ = change.restarting;
   for (const auto& path : change.restarting) {
     parts_.log.warn("needs restart", {{"path", path},
                                       {"in_force", text_of(in_force_, path)},
@@ -81,10 +84,20 @@ void ConfigReloader::tell(const ConfigChange& change) {
   const std::string digest = digest_of(in_force_);
   std::vector<LogField> fields = {{"file", input_.file}, {"config_sha256", digest}};
   for (const auto& path : change.applied) fields.emplace_back(path, text_of(in_force_, path));
-  parts_.log.write(LogLevel::info,
-                   change.applied.empty() ? "configuration read again, nothing to take over"
-                                          : "configuration taken over",
-                   fields);
+  const char* sentence = !change.applied.empty() ? "configuration taken over"
+                         : change.restarting.empty()
+                             ? "configuration read again, nothing to take over"
+                             : "configuration read again, its changes need a restart";
+  parts_.log.write(LogLevel::info, sentence, fields);
+}
+
+// What waited for a restart and was taken back.
+void ConfigReloader::tell_agreeing(const ConfigChange& change) {
+  for (const auto& path : restarting_) {
+    if (std::ranges::find(change.restarting, path) != change.restarting.end()) continue;
+    parts_.log.info("no restart needed any more: the file agrees with what is in force",
+                    {{"path", path}, {"in_force", text_of(in_force_, path)}});
+  }
 }
 
 }  // namespace outbox

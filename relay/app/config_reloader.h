@@ -46,6 +46,7 @@ class ConfigReloader {
   void read_again(bool asked);
   void refuse(const std::vector<Problem>& problems);
   void tell(const ConfigChange& change);
+  void tell_agreeing(const ConfigChange& change);
 
   const Parts parts_;
   const Apply apply_;
@@ -53,7 +54,8 @@ class ConfigReloader {
   Config in_force_;
   FileWatch watch_;
   std::optional<Time> due_;
-  bool refused_ = false;  // the last file that was read
+  bool refused_ = false;                 // the last file that was read
+  std::vector<std::string> restarting_;  // what differed in it and needs a restart
 };
 
 }  // namespace outbox

@@ -14,6 +14,15 @@
 namespace outbox {
 namespace {
 
+constexpr const char* kHidden =
+    "*** stands for a secret that print-config does not show; put the secret back";
+
+// Each place for a secret in the URL holds the stars that print-config shows there.
+bool hides_a_secret(const std::string& url) {
+  const std::string other = fmt::format("{}", fmt::join(split(url, "***"), "x"));
+  return other != url && redacted_url(url) == url && redacted_url(other) != other;
+}
+
 // Converts one value; collects what is wrong with it.
 class Converter {
  public:
@@ -43,6 +52,7 @@ class Converter {
       case Kind::text:
       case Kind::url:
         if (is_scalar(node)) value.text = node.text;
+        if (key_.kind == Kind::url && hides_a_secret(value.text)) fail(node, kHidden);
         return;
       case Kind::choice:
         return to_choice(node, value);
@@ -177,7 +187,11 @@ class Converter {
     if (node.kind != ConfigNode::Kind::map)
       return fail(node, "must be a map, such as {name: value}");
     for (const auto& [name, item] : node.entries) {
-      if (is_scalar(item)) value.map.emplace(name.text, item.text);
+      if (!is_scalar(item)) continue;
+      value.map.emplace(name.text, item.text);
+      if (key_.kind == Kind::secrets && item.text == "***") {
+        fail(item, fmt::format("{}: {}", printable(name.text), kHidden));
+      }
     }
   }
 

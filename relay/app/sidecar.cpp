@@ -14,6 +14,9 @@ namespace {
 // Where Kubernetes looks for a container's last words. It makes the file; we never do.
 constexpr const char* kTerminationLog = "/dev/termination-log";
 
+// A second signal within this time is the first one once more.
+constexpr Duration kOneRequest = std::chrono::seconds{1};
+
 std::string sqlite_wal_file(const std::string& url) {
   if (scheme_of(url) != "sqlite") return {};
   std::string path = url.substr(url.find(':') + 1);
@@ -134,12 +137,16 @@ void Sidecar::wait_for_end(Signals& signals) {
 void Sidecar::on_signal(int signal) {
   if (signal == SIGHUP) {
     reloader_.reload();
+  } else if (stop_.stop_requested() && clock_.now() - stopping_since_ < kOneRequest) {
+    // `timeout` and some supervisors signal a process and its group: that is one request.
+    log_.debug("a signal so soon after the first is the same request to stop");
   } else if (stop_.stop_requested()) {
     log_.error("stopped at once by a second signal: leases are left to end by their term");
     std::_Exit(1);
   } else {
     log_.info("stopping", {{"signal", signal == SIGINT ? "SIGINT" : "SIGTERM"},
                            {"drain_timeout_seconds", settings_.loop.drain_timeout}});
+    stopping_since_ = clock_.now();
     health_.on_stopping();
     metrics_.on_stopping();
     stop_.request_stop();

@@ -27,6 +27,7 @@ bool order(Desk& desk, const std::string& column, bool wanted, const Desk::Deed&
     auto rows = stands.rows(desk.outbox);
     before = rows.next() && rows.integer(0) != 0;
   }
+  if (before == wanted) return false;  // nothing was done that the audit should tell of
   let_go.run(desk.outbox);
   write.run(desk.outbox, wanted ? 1 : 0, shortened(deed.reason), to_text(desk.clocks.wall()));
   desk.audit(deed);

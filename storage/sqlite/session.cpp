@@ -29,7 +29,8 @@ Session::Session(const std::string& path, const Mapping& wanted, bool may_create
       registration(connection, outbox, clocks),
       peers(connection, outbox, clocks),
       operators_orders(connection.database(),
-                       "SELECT max(isolated <> 0), max(paused <> 0) FROM outbox_relay_brokers "
+                       "SELECT max(isolated <> 0), max(paused <> 0), "
+                       "max(CASE WHEN isolated <> 0 THEN reason END) FROM outbox_relay_brokers "
                        "WHERE outbox = ?1") {
   // Checked once more under this version: what was changed meanwhile would go unnoticed else.
   schema_version = connection.schema_version();
@@ -44,7 +45,7 @@ void Session::require_same_schema() {
 Orders Session::orders() {
   auto rows = operators_orders.rows(outbox);
   if (!rows.next()) return {};
-  return {rows.integer(0) != 0, rows.integer(1) != 0};
+  return {rows.integer(0) != 0, rows.integer(1) != 0, rows.maybe_text(2).value_or("")};
 }
 
 }  // namespace outbox::sqlite

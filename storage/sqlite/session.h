@@ -21,6 +21,7 @@ struct SchemaChanged {};
 struct Orders {
   bool circuit_held = false;
   bool paused = false;
+  std::string why_held;
 };
 
 // Confined to one thread. Opening throws Unusable, Busy or SQLite::Exception.

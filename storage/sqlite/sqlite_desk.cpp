@@ -98,10 +98,8 @@ Answer<std::uint64_t> SqliteDesk::treat(const DeadLetterFilter& filter, const Tr
 }
 
 Answer<bool> SqliteDesk::hold_circuit(bool hold, const std::string& reason) {
-  return ask<bool>([&](Desk& desk, bool& value) {
-    order_isolation(desk, hold, reason);
-    value = hold;
-  });
+  return ask<bool>(
+      [&](Desk& desk, bool& changed) { changed = order_isolation(desk, hold, reason); });
 }
 
 Answer<bool> SqliteDesk::pause(bool paused, const std::string& reason) {

@@ -173,6 +173,7 @@ Turn SqliteStore::idle() const {
   Turn turn;
   turn.status = TurnStatus::committed;
   turn.circuit_held = orders_.circuit_held;
+  turn.why_held = orders_.why_held;
   turn.paused = orders_.paused;
   if (last_look_ && last_look_->next_due) {
     turn.next_due = std::max<Duration>(*last_look_->next_due - clocks_.wall(), Duration{0});
@@ -379,6 +380,7 @@ void SqliteStore::committed(const Work& work, Turn& turn) {
   if (!work.final) return;
   identity_.epoch = turn.epoch;
   turn.circuit_held = orders_.circuit_held;
+  turn.why_held = orders_.why_held;
   turn.paused = orders_.paused;
   identity_.registered = true;
   done_.clear();

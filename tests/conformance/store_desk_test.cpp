@@ -113,7 +113,11 @@ TEST_CASE("an operator's hold of the circuit reaches every relay with its next t
   }
   Client later(*outbox.fixture);
   CHECK(done(later.turn()).circuit_held);
-  REQUIRE(desk->hold_circuit(false, "moved").ok());
+  const auto again = desk->hold_circuit(true, "once more");
+  REQUIRE_MESSAGE(again.ok(), again.error);
+  CHECK_FALSE(again.value);
+  CHECK(desk->hold_circuit(false, "moved").value);
+  CHECK_FALSE(desk->hold_circuit(false, "moved twice").value);
   const Turn turn = done(one.turn());
   CHECK_FALSE(turn.circuit_held);
   CHECK(ids_of(turn) == Ids{"a"});

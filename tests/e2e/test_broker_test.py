@@ -65,7 +65,14 @@ def test_a_receiver_that_knows_post_only_is_reached(world):
     receiver.rules({"status": 405})
     code, answer = ask(receiver.url)
     assert code == 0 and not answer["findings"], answer
+    assert answer["outcome"] == "unknown" and "--send" in answer["meaning"]
     assert [request["method"] for request in receiver.requests()] == ["OPTIONS", "HEAD"]
+    shown = run_command("broker", "test", "--broker", receiver.url)
+    assert shown.returncode == 0
+    assert "unknown without an event; try --send" in shown.stdout
+    assert "confirmed" not in shown.stdout
+    receiver.rules()
+    assert ask(receiver.url, "--send")[1]["outcome"] == "confirmed"
 
 
 def test_what_a_broker_refuses_of_an_event_is_told_by_sending_one(world):

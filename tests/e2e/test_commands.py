@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness.outbox import json_lines, sha
-from harness.relay import run_command
+from harness.relay import binary, run_command
 from harness.waiting import until
 from harness.world import wait_processed
 
@@ -192,3 +192,53 @@ def test_the_log_has_neither_payloads_nor_secrets(world, format_name):
     assert "4111-1111" not in text and "s3cret-token" not in text and "hidden-value" not in text
     if format_name == "json":
         assert all({"time", "level", "msg"} <= set(entry) for entry in relay.log())
+
+
+def test_output_that_can_not_be_written_is_an_error_and_a_closed_pipe_is_none(world):
+    outbox = world.outbox()
+    outbox.insert()
+    store = ("--store", outbox.url)
+    commands = [("print-config", "--schema"), ("status", *store), ("messages", "find", *store),
+                ("messages", "find", "-o", "json", *store), ("man",), ("completion", "bash"),
+                ("version",), ("--help",), ("init", *store)]
+    for command in commands:
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([binary(), *command], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=30)
+        assert done.returncode == 1, (command, done)
+        assert "can't write to standard output" in done.stderr, (command, done)
+        reading, writing = os.pipe()
+        os.close(reading)
+        # SIGPIPE is ignored here, as some supervisors hand it down.
+        done = subprocess.run([binary(), *command], stdout=writing, stderr=subprocess.PIPE,
+                              text=True, timeout=30, restore_signals=False)
+        os.close(writing)
+        assert "standard output" not in done.stderr, (command, done)
+
+
+def test_a_healthcheck_prints_the_body_as_json(world):
+    outbox = world.outbox()
+    relay = world.relay(outbox, "null:")
+    done = run_command("healthcheck", "--kind", "ready", "--config", relay.config_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout).keys() == json.loads(relay.get("/readyz")[1]).keys()
+    os.rename(outbox.path, outbox.path + ".gone")
+    until(lambda: relay.get("/readyz")[0] == 503, 10, "not ready")
+    done = run_command("healthcheck", "--kind", "ready", "--config", relay.config_path)
+    assert done.returncode == 1 and json.loads(done.stderr)
+
+
+def test_isolating_twice_is_noted_once(world):
+    outbox = world.outbox()
+
+    def order(name):
+        done = run_command("broker", name, "--store", outbox.url, "--reason", "test")
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    assert "not isolated" in order("close")
+    assert "publish nothing" in order("isolate")
+    assert "isolated already" in order("isolate")
+    assert "publish again" in order("close")
+    assert outbox.value("SELECT group_concat(action, ' ') FROM outbox_relay_audit"
+                        " WHERE action IN ('isolate', 'close')") == "isolate close"

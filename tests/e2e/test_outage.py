@@ -210,9 +210,11 @@ def test_an_operator_isolates_the_broker_and_that_survives_a_restart(world):
     outbox.insert_many(5)
     wait_processed(outbox, 10)
     command = ["--config", relay.config_path]
-    done = run_command("broker", "isolate", *command)
+    done = run_command("broker", "isolate", "--reason", "the receiver moves", *command)
     assert done.returncode == 0, done.stderr
     relay.wait_circuit("isolated", 5)
+    told = [entry for entry in relay.log() if entry.get("to") == "isolated"]
+    assert [entry["reason"] for entry in told] == ["the receiver moves"]
     ids = outbox.insert_many(20)
     holds(lambda: len(receiver.requests()) == 5, 1, "nothing is sent")
     assert relay.stop() == 0

@@ -69,14 +69,30 @@ def test_a_second_signal_stops_at_once(world):
     outbox.insert_many(100)
     until(lambda: len(receiver.requests()) >= 4, 10, "at work")
     relay.signal(signal.SIGTERM)
+    first = time.monotonic()
     until(lambda: relay.get("/readyz")[0] == 503, 5, "draining")
+    until(lambda: time.monotonic() > first + 1.2, 5, "no longer the same request")
     began = time.monotonic()
     relay.signal(signal.SIGTERM)
-    relay.wait_exit(3)
+    assert relay.wait_exit(3) == 1
     assert time.monotonic() - began < 3
     receiver.rules()
     world.relay(outbox, receiver, name="next")
     wait_processed(outbox, 20)
+
+
+def test_a_signal_sent_twice_at_once_is_one_request(world):
+    """GNU timeout signals its child and the child's group."""
+    outbox, receiver = world.outbox(), world.receiver()
+    receiver.rules({"delay": 0.5})
+    relay = world.relay(outbox, receiver, {"relay": {"batchSize": 8, "maxInFlight": 8}})
+    outbox.insert_many(8)
+    until(lambda: len(receiver.requests()) >= 1, 10, "at work")
+    relay.signal(signal.SIGTERM)
+    until(lambda: relay.get("/readyz")[0] == 503, 5, "draining")
+    relay.signal(signal.SIGTERM)
+    assert relay.wait_exit(20) == 0
+    assert outbox.all_processed() and outbox.leases() == 0
 
 
 def repeats_by_kill(requests):

@@ -51,8 +51,9 @@ class StateDesk final : public EmptyDesk {
 
   Answer<bool> hold_circuit(bool hold, const std::string& reason) override {
     if (!state_.list_error.empty()) return {false, state_.list_error};
+    const bool before = !state_.holds.empty() && state_.holds.back().first;
     state_.holds.emplace_back(hold, reason);
-    return {hold, {}};
+    return {hold != before, {}};
   }
 
  private:
@@ -335,6 +336,25 @@ TEST_CASE_FIXTURE(CommandFixture, "an operator isolates the broker and lets it g
   CHECK(with_config({"broker"}).code == kUsage);
   state.list_error = "no file";
   CHECK(with_config({"broker", "close"}).code == kNotReachable);
+}
+
+TEST_CASE_FIXTURE(CommandFixture, "isolating twice is done, and says that nothing has changed") {
+  CHECK(with_config({"broker", "close"}).talk.find("was not isolated") != std::string::npos);
+  CHECK(with_config({"broker", "isolate"}).talk.find("publish nothing") != std::string::npos);
+  const auto again = with_config({"broker", "isolate"});
+  CHECK(again.code == kDone);
+  CHECK(again.talk.find("isolated already") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(CommandFixture, "help and errors name an option's values plainly") {
+  CHECK(run({"status", "--help"}).out.find("FORMAT:{table,json,jsonl}") != std::string::npos);
+  CHECK(run({"--help-all"}).out.find("->") == std::string::npos);
+  const auto wrong = run({"wait", "--for", "foo"}).talk;
+  CHECK(wrong.find("\\\"foo\\\" is not one of ready, table, drained, empty-dead-letters") !=
+        std::string::npos);
+  CHECK(run({"status", "-o", "1"}).code == kUsage);
+  CHECK(run({"messages", "find", "--state", "nope"}).talk.find("dead-lettered") !=
+        std::string::npos);
 }
 
 TEST_CASE_FIXTURE(CommandFixture, "a redrive of nothing is done") {

@@ -216,8 +216,26 @@ TEST_CASE_FIXTURE(ReloaderFixture, "what needs a restart is told with its path, 
       said("\"msg\":\"needs restart\",\"path\":\"relay.leaseTerm\",\"in_force\":\"30s\","
            "\"in_file\":\"1m\""));
   CHECK(said("\"path\":\"http.listen\""));
+  CHECK(said("configuration read again, its changes need a restart"));
+  CHECK_FALSE(said("nothing to take over"));
   CHECK(shows("config_last_reload_successful 1"));
   CHECK(shows("config_info{sha256=\"" + digest));
+}
+
+TEST_CASE_FIXTURE(ReloaderFixture, "a change that needs a restart and is taken back is told") {
+  write(std::string(kMinimal) + "relay: {leaseTerm: 1m}\nhttp: {listen: '127.0.0.1:1'}\n");
+  REQUIRE(comes_round());
+  lines.clear();
+  write(std::string(kMinimal) + "relay: {leaseTerm: 1m}\n");
+  REQUIRE(comes_round());
+  CHECK(said("file agrees with what is in force\",\"path\":\"http.listen\""));
+  CHECK(said("\"msg\":\"needs restart\",\"path\":\"relay.leaseTerm\""));
+  CHECK_FALSE(said("in force\",\"path\":\"relay.leaseTerm\""));
+  lines.clear();
+  write(kMinimal);
+  REQUIRE(comes_round());
+  CHECK(said("file agrees with what is in force\",\"path\":\"relay.leaseTerm\""));
+  CHECK_FALSE(said("needs restart"));
 }
 
 TEST_CASE_FIXTURE(ReloaderFixture, "the same file again is no news, unless somebody asked") {

@@ -48,7 +48,7 @@ std::map<std::string, std::vector<std::string>> rows_of(const std::string& text)
 std::string values_of(const ConfigKey& key) {
   if (!key.low.empty()) return fmt::format("{} to {}", key.low, key.high);
   std::string text;
-  if (key.choices.empty()) return text;
+  if (key.choices.empty() || key.kind == ValueKind::text_map) return text;
   for (const std::string& choice : split(key.choices, "|")) {
     text += (text.empty() ? "" : ", ") + (choice.empty() ? "empty" : choice);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,10 +76,10 @@ struct BrokerStep {
 
 // What came of connecting to a broker without giving it anything to deliver.
 struct BrokerTest {
-  std::vector<BrokerStep> steps;         // in order, up to the first that failed
-  bool reached = false;                  // the broker answered in its own protocol
-  Outcome outcome = Outcome::transport;  // what the relay would make of such an answer
-  bool says_nothing = false;  // it answers, but not what it would say to an event: no outcome
+  std::vector<BrokerStep> steps;  // in order, up to the first that failed
+  bool reached = false;           // the broker answered in its own protocol
+  // What the relay would make of such an answer. None: it says nothing about an event's.
+  std::optional<Outcome> outcome = Outcome::transport;
   std::vector<Finding> findings;
 };
 

@@ -218,19 +218,21 @@ class BrokerWalk {
   void judge_answer(const std::string& method, int status, std::string_view head) {
     const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
     const HttpAnswer answer{status, header_of(head, "retry-after"), header_of(head, "date")};
-    // A receiver that takes POST only has said all that it can.
-    const bool method_only = status == 405 || status == 501;
-    test_.says_nothing = method_only;
-    test_.outcome = method_only ? Outcome::confirmed : judge(answer, now).outcome;
     const std::string what = fmt::format("HTTP {} to {}", status, method);
-    const bool good = test_.outcome == Outcome::confirmed || test_.outcome == Outcome::refused;
-    step("answer", good,
-         method_only ? what + ": it answers, and will not say more without an event" : what);
-    if (test_.outcome == Outcome::refused) test_.outcome = Outcome::confirmed;
-    if (!good) add_answer_finding(what, status);
+    // A receiver that takes POST only has said all that it can.
+    if (status == 405 || status == 501) {
+      test_.outcome.reset();
+      step("answer", true, what + ": it answers, and will not say more without an event");
+      return;
+    }
+    const Outcome outcome = judge(answer, now).outcome;
+    const bool good = outcome == Outcome::confirmed || outcome == Outcome::refused;
+    test_.outcome = good ? Outcome::confirmed : outcome;
+    step("answer", good, what);
+    if (!good) add_answer_finding(what, status, outcome);
   }
 
-  void add_answer_finding(const std::string& what, int status) {
+  void add_answer_finding(const std::string& what, int status, Outcome outcome) {
     const bool denied = status == 401 || status == 403 || status == 407;
     const bool lost = status == 404 || status == 410;
     const std::string fix =
@@ -243,8 +245,7 @@ class BrokerWalk {
         lost ? Severity::warning : Severity::error,
         denied ? "broker_denied" : (lost ? "broker_path" : "broker_answer"),
         fmt::format("{} answers {}.", endpoint_.label, what),
-        fmt::format("As an answer to an event it would mean: {}.", meaning_of(test_.outcome)),
-        fix));
+        fmt::format("As an answer to an event it would mean: {}.", meaning_of(outcome)), fix));
   }
 
   const PublisherSettings& settings_;

@@ -68,10 +68,10 @@ void send_test_event(const PublisherSettings& settings, const PublisherBackend& 
   publication.start_by = clock.now() + settings.publish_timeout;
   publisher->submit({&publication, 1});
   const auto receipt = sink.wait(2 * settings.publish_timeout + std::chrono::seconds{1});
-  test.says_nothing = false;
-  test.outcome = receipt ? receipt->outcome : Outcome::transport;
+  const Outcome outcome = receipt ? receipt->outcome : Outcome::transport;
+  test.outcome = outcome;
   const std::string reason = receipt ? receipt->reason : "no outcome in time";
-  const bool confirmed = test.outcome == Outcome::confirmed;
+  const bool confirmed = outcome == Outcome::confirmed;
   test.reached = test.reached || confirmed;
   test.steps.push_back(
       {"send", confirmed, confirmed ? fmt::format("the event {} was accepted", event.id) : reason});
@@ -80,7 +80,7 @@ void send_test_event(const PublisherSettings& settings, const PublisherBackend& 
       {.severity = Severity::error,
        .code = "broker_send",
        .what = fmt::format("The test event was not accepted: {}.", reason),
-       .why = fmt::format("For a real event that means: {}.", meaning_of(test.outcome)),
+       .why = fmt::format("For a real event that means: {}.", meaning_of(outcome)),
        .fix = "Look into the broker's own log for this event's id: " + event.id});
 }
 
@@ -90,10 +90,9 @@ std::string to_table(const BrokerTest& test) {
     text += fmt::format("{:<8} {:<7} {}\n", step.name, step.done ? "ok" : "failed",
                         printable_sentence(step.what));
   }
-  text += test.says_nothing
-              ? fmt::format("\nWhat the relay would take this as is {}.\n", kSaysNothing)
-              : fmt::format("\nThe relay would take this as {}: {}.\n", name_of(test.outcome),
-                            meaning_of(test.outcome));
+  text += test.outcome ? fmt::format("\nThe relay would take this as {}: {}.\n",
+                                     name_of(*test.outcome), meaning_of(*test.outcome))
+                       : fmt::format("\nWhat the relay would take this as is {}.\n", kSaysNothing);
   if (!test.findings.empty()) text += "\n" + findings_table(test.findings);
   return text;
 }
@@ -101,8 +100,8 @@ std::string to_table(const BrokerTest& test) {
 std::string to_json(const BrokerTest& test, const PublisherSettings& settings) {
   nlohmann::ordered_json body;
   body["broker"] = redacted_url(settings.url);
-  body["outcome"] = test.says_nothing ? "unknown" : name_of(test.outcome);
-  body["meaning"] = test.says_nothing ? kSaysNothing : meaning_of(test.outcome);
+  body["outcome"] = test.outcome ? name_of(*test.outcome) : "unknown";
+  body["meaning"] = test.outcome ? meaning_of(*test.outcome) : kSaysNothing;
   body["steps"] = nlohmann::ordered_json::array();
   for (const BrokerStep& step : test.steps) {
     body["steps"].push_back({{"step", step.name}, {"done", step.done}, {"what", step.what}});

@@ -5,15 +5,17 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <optional>
 
-#include "relay/app/choices.h"
 #include "relay/app/command_line_desk.h"
 #include "relay/app/command_line_operations.h"
+#include "relay/app/command_options.h"
+#include "relay/app/command_registry.h"
 #include "relay/app/commands.h"
 #include "relay/app/completion.h"
 #include "relay/app/demo.h"
@@ -79,13 +81,6 @@ void add_flag_values(const CommonFlags& flags, ConfigInput& input) {
   add("--preset", "store.preset", flags.preset);
 }
 
-// What a command needs of the configuration.
-struct Needs {
-  bool store = false;
-  bool broker = false;
-  bool valid = true;  // with problems the command is not begun
-};
-
 class CommandLine {
  public:
   explicit CommandLine(const Backends& backends)
@@ -105,8 +100,8 @@ class CommandLine {
     add_validate();
     add_print_config();
     add_healthcheck();
-    operations_.add_to(app_, operations_registry());
-    desk_.add_to(app_, desk_registry());
+    operations_.add_to(app_, registry());
+    desk_.add_to(app_, registry());
     add_broker();
     add_demo();
     add_completion();
@@ -128,7 +123,7 @@ class CommandLine {
   }
 
  private:
-  using Action = std::function<int(const Config&)>;
+  using Action = CommandRegistry::Action;
 
   CLI::App* add_command(CLI::App& parent, const char* name, const char* help) {
     auto* command = parent.add_subcommand(name, help);
@@ -153,21 +148,11 @@ class CommandLine {
     });
   }
 
-  OperationsCommands::Registry operations_registry() {
+  CommandRegistry registry() {
     return {.add = [this](CLI::App& parent, const char* name,
                           const char* help) { return add_command(parent, name, help); },
-            .on_chosen =
-                [this](CLI::App* command, bool store, bool broker, const Action& action) {
-                  on_chosen(command, {.store = store, .broker = broker}, action);
-                }};
-  }
-
-  DeskCommands::Registry desk_registry() {
-    return {
-        .add = [this](CLI::App& parent, const char* name,
-                      const char* help) { return add_command(parent, name, help); },
-        .on_chosen = [this](CLI::App* command,
-                            const Action& action) { on_chosen(command, {.store = true}, action); }};
+            .on_chosen = [this](CLI::App* command, Needs needs,
+                                const Action& action) { on_chosen(command, needs, action); }};
   }
 
   static int tell(const std::vector<Problem>& problems) {
@@ -212,7 +197,8 @@ class CommandLine {
             "--since",
             [this](const std::string& text) {
               adopt_.since = parse_instant(text);
-              if (!adopt_.since) refuse("--since: write a time such as 2026-11-30T18:00:00Z");
+              if (adopt_.since) return;
+              refuse("--since: write a time such as 2026-11-30T18:00:00Z");
             },
             "send those of events since then, leave the others alone")
         ->type_name("TIME");
@@ -270,7 +256,7 @@ class CommandLine {
     add("isolate", "Hold its circuit open until `broker close`, over restarts, for all relays",
         true);
     add("close", "Let its circuit go", false);
-    operations_.add_broker_test(*group, operations_registry());
+    operations_.add_broker_test(*group, registry());
   }
 
   void add_demo() {

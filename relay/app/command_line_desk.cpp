@@ -6,7 +6,7 @@
 #include <chrono>
 #include <regex>
 
-#include "relay/app/choices.h"
+#include "relay/app/command_options.h"
 #include "relay/app/printable.h"
 #include "relay/app/units.h"
 
@@ -14,14 +14,7 @@ namespace outbox {
 namespace {
 
 constexpr int kRowsMax = 1'000'000;
-
-void add_output(CLI::App& command, OutputFormat& output) {
-  const std::vector<std::pair<std::string, OutputFormat>> formats = {
-      {"table", OutputFormat::table}, {"json", OutputFormat::json}, {"jsonl", OutputFormat::jsonl}};
-  command.add_option("-o,--output", output, "table (default), json or jsonl")
-      ->type_name("FORMAT")
-      ->transform(one_of(formats));
-}
+constexpr Needs kNeedsStore = {.store = true};
 
 void add_limit(CLI::App& command, std::size_t& limit) {
   command.add_option("--limit", limit, fmt::format("at most so many (default: {})", limit))
@@ -66,25 +59,26 @@ std::string as_time(const std::string& text) {
 
 }  // namespace
 
-void DeskCommands::add_to(CLI::App& app, const Registry& registry) {
+void DeskCommands::add_to(CLI::App& app, const CommandRegistry& registry) {
   add_messages(app, registry);
   add_dead_letters(app, registry);
   add_pause(app, registry);
 }
 
-void DeskCommands::add_messages(CLI::App& app, const Registry& registry) {
+void DeskCommands::add_messages(CLI::App& app, const CommandRegistry& registry) {
   auto* group = app.add_subcommand("messages", "Find messages, and see all about one");
   group->require_subcommand(1);
   add_find(*group, registry);
   auto* show = registry.add(*group, "show", "Show a message: columns, state, attempts, audit");
   show->add_option("ID", messages_.id, "its id")->required();
   show->add_flag("--payload", messages_.payload, "and its payload, as text or in hexadecimal");
-  add_output(*show, messages_.output);
-  registry.on_chosen(
-      show, [this](const Config& config) { return show_message(config, backends_, messages_); });
+  add_output(*show, messages_.output, Lines::yes);
+  registry.on_chosen(show, kNeedsStore, [this](const Config& config) {
+    return show_message(config, backends_, messages_);
+  });
 }
 
-void DeskCommands::add_find(CLI::App& group, const Registry& registry) {
+void DeskCommands::add_find(CLI::App& group, const CommandRegistry& registry) {
   const std::vector<std::pair<std::string, MessageState>> states = {
       {"pending", MessageState::pending},     {"failed", MessageState::failed},
       {"processed", MessageState::processed}, {"dead-lettered", MessageState::dead_lettered},
@@ -107,29 +101,30 @@ void DeskCommands::add_find(CLI::App& group, const Registry& registry) {
       ->transform(as_time);
   find->add_flag("--oldest-first", filter.oldest_first, "in the order of the table");
   add_limit(*find, filter.limit);
-  add_output(*find, messages_.output);
-  registry.on_chosen(
-      find, [this](const Config& config) { return find_messages(config, backends_, messages_); });
+  add_output(*find, messages_.output, Lines::yes);
+  registry.on_chosen(find, kNeedsStore, [this](const Config& config) {
+    return find_messages(config, backends_, messages_);
+  });
 }
 
-void DeskCommands::add_dead_letters(CLI::App& app, const Registry& registry) {
+void DeskCommands::add_dead_letters(CLI::App& app, const CommandRegistry& registry) {
   auto* group = app.add_subcommand("dead-letters", "See, redrive, export and discard dead letters");
   group->require_subcommand(1);
   auto* list = registry.add(*group, "list", "List dead letters");
   add_letter_filter(*list);
-  add_output(*list, letters_.output);
+  add_output(*list, letters_.output, Lines::yes);
   list->add_option("--reason,--dead-reason", letters_.filter.reason, "only this reason")
       ->type_name("REASON")
       ->check(CLI::IsMember(reasons()));
-  registry.on_chosen(list, [this](const Config& config) {
+  registry.on_chosen(list, kNeedsStore, [this](const Config& config) {
     return list_dead_letters(config, backends_, letters_);
   });
 
   auto* show = registry.add(*group, "show", "Show a dead letter: columns, attempts, audit");
   show->add_option("ID", messages_.id, "its id")->required();
   show->add_flag("--payload", messages_.payload, "and its payload, as text or in hexadecimal");
-  add_output(*show, messages_.output);
-  registry.on_chosen(show, [this](const Config& config) {
+  add_output(*show, messages_.output, Lines::yes);
+  registry.on_chosen(show, kNeedsStore, [this](const Config& config) {
     return show_dead_letter(config, backends_, messages_);
   });
 
@@ -146,24 +141,25 @@ void DeskCommands::add_dead_letters(CLI::App& app, const Registry& registry) {
       ->check(CLI::IsMember(reasons()));
   save->add_option("--file", letters_.file, "where to, instead of stdout; must not exist yet")
       ->type_name("FILE");
-  registry.on_chosen(save, [this](const Config& config) {
+  registry.on_chosen(save, kNeedsStore, [this](const Config& config) {
     return export_dead_letters(config, backends_, letters_);
   });
 }
 
-void DeskCommands::add_treatment(CLI::App& group, const Registry& registry, const char* name,
+void DeskCommands::add_treatment(CLI::App& group, const CommandRegistry& registry, const char* name,
                                  const char* help, Treat treat) {
   auto* command = registry.add(group, name, help);
   add_letter_filter(*command);
-  add_output(*command, letters_.output);
+  add_output(*command, letters_.output, Lines::yes);
   command->add_option("--dead-reason", letters_.filter.reason, "only this reason of death")
       ->type_name("REASON")
       ->check(CLI::IsMember(reasons()));
   command->add_option("--reason", letters_.reason, "why, for the audit table")->type_name("TEXT");
   command->add_flag("--dry-run", letters_.dry_run, "only show which ones");
   command->add_flag("--yes", letters_.yes, "don't ask; needed without a terminal");
-  registry.on_chosen(
-      command, [this, treat](const Config& config) { return treat(config, backends_, letters_); });
+  registry.on_chosen(command, kNeedsStore, [this, treat](const Config& config) {
+    return treat(config, backends_, letters_);
+  });
 }
 
 void DeskCommands::add_letter_filter(CLI::App& command) {
@@ -173,11 +169,11 @@ void DeskCommands::add_letter_filter(CLI::App& command) {
   add_limit(command, letters_.filter.limit);
 }
 
-void DeskCommands::add_pause(CLI::App& app, const Registry& registry) {
+void DeskCommands::add_pause(CLI::App& app, const CommandRegistry& registry) {
   const auto add = [&](const char* name, const char* help, bool paused) {
     auto* command = registry.add(app, name, help);
     command->add_option("--reason", pause_reason_, "why, for the audit table")->type_name("TEXT");
-    registry.on_chosen(command, [this, paused](const Config& config) {
+    registry.on_chosen(command, kNeedsStore, [this, paused](const Config& config) {
       return pause_relays(config, backends_, paused, pause_reason_);
     });
   };

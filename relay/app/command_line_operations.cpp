@@ -1,19 +1,10 @@
 #include "relay/app/command_line_operations.h"
 
-#include "relay/app/choices.h"
+#include "relay/app/command_options.h"
 #include "relay/app/units.h"
 
 namespace outbox {
 namespace {
-
-void add_output(CLI::App& command, OutputFormat& output, bool lines) {
-  std::vector<std::pair<std::string, OutputFormat>> formats = {{"table", OutputFormat::table},
-                                                               {"json", OutputFormat::json}};
-  if (lines) formats.emplace_back("jsonl", OutputFormat::jsonl);
-  command.add_option("-o,--output", output, lines ? "table, json or jsonl" : "table or json")
-      ->type_name("FORMAT")
-      ->transform(one_of(formats));
-}
 
 void add_url(CLI::App& command, std::string& url) {
   command.add_option("--url", url, "of the relay (default: where http.listen says)")
@@ -28,41 +19,41 @@ std::string duration_defect(const std::string& text) {
 
 }  // namespace
 
-void OperationsCommands::add_to(CLI::App& app, const Registry& registry) {
+void OperationsCommands::add_to(CLI::App& app, const CommandRegistry& registry) {
   add_doctor(app, registry);
   add_status(app, registry);
   add_wait(app, registry);
 }
 
-void OperationsCommands::add_doctor(CLI::App& app, const Registry& registry) {
+void OperationsCommands::add_doctor(CLI::App& app, const CommandRegistry& registry) {
   auto* command = registry.add(
       app, "doctor", "Look for what may keep the relay from working well, and say how to mend it");
-  add_output(*command, doctor_output_, false);
-  registry.on_chosen(command, true, false, [this](const Config& config) {
+  add_output(*command, doctor_output_, Lines::no);
+  registry.on_chosen(command, {.store = true}, [this](const Config& config) {
     return run_doctor(config, backends_, doctor_output_);
   });
 }
 
-void OperationsCommands::add_broker_test(CLI::App& group, const Registry& registry) {
+void OperationsCommands::add_broker_test(CLI::App& group, const CommandRegistry& registry) {
   auto* command = registry.add(group, "test", "Connect to it and explain what comes of that");
   command->add_flag("--send", broker_.send, "send one event, clearly marked as a test");
-  add_output(*command, broker_.output, false);
-  registry.on_chosen(command, false, true, [this](const Config& config) {
+  add_output(*command, broker_.output, Lines::no);
+  registry.on_chosen(command, {.broker = true}, [this](const Config& config) {
     return test_broker(config, backends_, broker_);
   });
 }
 
-void OperationsCommands::add_status(CLI::App& app, const Registry& registry) {
+void OperationsCommands::add_status(CLI::App& app, const CommandRegistry& registry) {
   auto* command = registry.add(app, "status", "Show what the outbox and its relays are at");
   command->add_flag("--watch", status_.watch, "again and again, until q or Ctrl-C");
   add_url(*command, status_.url);
-  add_output(*command, status_.output, true);
-  registry.on_chosen(command, true, false, [this](const Config& config) {
+  add_output(*command, status_.output, Lines::yes);
+  registry.on_chosen(command, {.store = true}, [this](const Config& config) {
     return show_status(config, backends_, status_);
   });
 }
 
-void OperationsCommands::add_wait(CLI::App& app, const Registry& registry) {
+void OperationsCommands::add_wait(CLI::App& app, const CommandRegistry& registry) {
   const std::vector<std::pair<std::string, Condition>> conditions = {
       {"ready", Condition::ready},
       {"table", Condition::table},
@@ -80,7 +71,7 @@ void OperationsCommands::add_wait(CLI::App& app, const Registry& registry) {
       ->check(duration_defect);
   add_url(*command, wait_.url);
   // Whether it needs the store depends on the condition: see wait_for().
-  registry.on_chosen(command, false, false, [this](const Config& config) {
+  registry.on_chosen(command, {}, [this](const Config& config) {
     if (!timeout_.empty()) wait_.timeout = parse_duration(timeout_).value;
     return wait_for(config, backends_, wait_);
   });

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <functional>
 #include <string>
 
+#include "relay/app/command_registry.h"
 #include "relay/app/operations.h"
 
 namespace outbox {
@@ -12,26 +12,16 @@ namespace outbox {
 // Adds the commands to a command line and keeps what their flags say. Outlives the command line.
 class OperationsCommands {
  public:
-  using Action = std::function<int(const Config&)>;
-  struct Registry {
-    // A subcommand with the flags that all have.
-    std::function<CLI::App*(CLI::App& parent, const char* name, const char* help)> add;
-    // What to do when it is chosen; which part of the configuration it can't do without.
-    std::function<void(CLI::App* command, bool needs_store, bool needs_broker,
-                       const Action& action)>
-        on_chosen;
-  };
-
   explicit OperationsCommands(const Backends& backends) : backends_(backends) {}
 
-  void add_to(CLI::App& app, const Registry& registry);
+  void add_to(CLI::App& app, const CommandRegistry& registry);
   // Into the group `broker`.
-  void add_broker_test(CLI::App& group, const Registry& registry);
+  void add_broker_test(CLI::App& group, const CommandRegistry& registry);
 
  private:
-  void add_doctor(CLI::App& app, const Registry& registry);
-  void add_status(CLI::App& app, const Registry& registry);
-  void add_wait(CLI::App& app, const Registry& registry);
+  void add_doctor(CLI::App& app, const CommandRegistry& registry);
+  void add_status(CLI::App& app, const CommandRegistry& registry);
+  void add_wait(CLI::App& app, const CommandRegistry& registry);
 
   const Backends& backends_;
   OutputFormat doctor_output_ = OutputFormat::table;

@@ -1,4 +1,4 @@
-// Options with a limited set of values.
+// Options that several commands have, and those with a limited set of values.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "relay/app/commands.h"
 #include "relay/app/printable.h"
 
 namespace outbox {
@@ -32,5 +33,9 @@ CLI::Validator one_of(const std::vector<std::pair<std::string, Value>>& values) 
   };
   return CLI::Validator(read, fmt::format("{{{}}}", fmt::join(names, ",")), "");
 }
+
+// -o, --output: how the command writes its data; as lines only where there are many objects.
+enum class Lines { no, yes };
+void add_output(CLI::App& command, OutputFormat& output, Lines lines);
 
 }  // namespace outbox

@@ -1,0 +1,17 @@
+#include "relay/app/command_options.h"
+
+namespace outbox {
+
+void add_output(CLI::App& command, OutputFormat& output, Lines lines) {
+  std::vector<std::pair<std::string, OutputFormat>> formats = {{"table", OutputFormat::table},
+                                                               {"json", OutputFormat::json}};
+  const bool any = lines == Lines::yes;
+  if (any) formats.emplace_back("jsonl", OutputFormat::jsonl);
+  command
+      .add_option("-o,--output", output,
+                  any ? "table (default), json or jsonl" : "table (default) or json")
+      ->type_name("FORMAT")
+      ->transform(one_of(formats));
+}
+
+}  // namespace outbox

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "relay/app/exit_codes.h"
 #include "relay/app/operations.h"
 #include "relay/app/printable.h"
+#include "relay/app/talk.h"
 
 namespace outbox {
 namespace {
@@ -133,7 +133,7 @@ int test_broker(const Config& config, const Backends& backends, const BrokerTest
   }
   const std::string text =
       options.output == OutputFormat::table ? to_table(test) : to_json(test, settings);
-  std::fputs(text.c_str(), stdout);
+  print(text);
   return exit_code_of(test.findings);
 }
 

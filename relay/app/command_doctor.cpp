@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "relay/app/boot_clock.h"
 #include "relay/app/exit_codes.h"
 #include "relay/app/operations.h"
 #include "relay/app/printable.h"
+#include "relay/app/talk.h"
 #include "relay/app/units.h"
 
 namespace outbox {
@@ -14,8 +14,6 @@ namespace {
 
 // Below this the relay has little time for a row between two renewals of its lease.
 constexpr int kTermsComfortable = 4;
-
-void say(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
 
 std::string shell_word(const std::string& text) {
   const bool plain = text.find_first_not_of(
@@ -111,7 +109,7 @@ void tell_summary(const std::vector<Finding>& findings) {
     const auto number = std::ranges::count(findings, severity, &Finding::severity);
     return fmt::format("{} {}{}", number, name, number == 1 ? "" : "s");
   };
-  say(fmt::format("outbox-relay: {}, {}, {}", count(Severity::error, "error"),
+  say(fmt::format("{}, {}, {}", count(Severity::error, "error"),
                   count(Severity::warning, "warning"), count(Severity::information, "note")));
 }
 
@@ -122,7 +120,7 @@ int run_doctor(const Config& config, const Backends& backends, OutputFormat outp
   std::vector<Finding> findings =
       look_at_store(settings, backends.stores.at(scheme_of(settings.store.url)));
   if (settings.publisher.url.empty()) {
-    say("outbox-relay: no broker is configured; only the store was looked at");
+    say("no broker is configured; only the store was looked at");
   } else {
     const auto& publisher = backends.publishers.at(scheme_of(settings.publisher.url));
     const BootClock clock;
@@ -133,7 +131,7 @@ int run_doctor(const Config& config, const Backends& backends, OutputFormat outp
   std::ranges::stable_sort(findings, std::greater{}, &Finding::severity);
   const std::string text =
       output == OutputFormat::table ? findings_table(findings) : findings_json(findings);
-  std::fputs(text.c_str(), stdout);
+  print(text);
   tell_summary(findings);
   return exit_code_of(findings);
 }
@@ -143,17 +141,15 @@ int check_schema(const Config& config, const Backends& backends) {
   const auto& store = backends.stores.at(scheme_of(settings.url));
   const auto answer = store.check_schema(settings);
   if (!answer.ok()) {
-    say("outbox-relay: " + printable_sentence(answer.error));
+    say(printable_sentence(answer.error));
     return failure_code(answer);
   }
-  for (const std::string& statement : answer.value.missing) {
-    std::fputs((statement + "\n").c_str(), stdout);
-  }
+  for (const std::string& statement : answer.value.missing) print(statement + "\n");
   if (answer.value.missing.empty() && answer.value.table_usable) {
-    say("outbox-relay: the schema is as this program needs it");
+    say("the schema is as this program needs it");
     return kDone;
   }
-  say("outbox-relay: the schema is not as this program needs it; the statements are on stdout");
+  say("the schema is not as this program needs it; the statements are on stdout");
   return kConflict;
 }
 

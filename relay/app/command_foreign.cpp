@@ -1,19 +1,15 @@
 // mapping detect, adopt: somebody else's table.
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include "relay/app/commands.h"
 #include "relay/app/exit_codes.h"
 #include "relay/app/printable.h"
+#include "relay/app/talk.h"
 
 namespace outbox {
 namespace {
 
 constexpr auto kOld = std::chrono::hours{1};
-
-void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
-void say(const std::string& text) { std::fputs(("outbox-relay: " + text + "\n").c_str(), stderr); }
 
 // A name as YAML takes it, whatever is in it.
 std::string yaml(const std::string& text) {
@@ -97,10 +93,6 @@ AdoptionOrder order_of(const AdoptOptions& options) {
   return order;
 }
 
-std::string rows(std::uint64_t count) {
-  return fmt::format("{} row{}", count, count == 1 ? "" : "s");
-}
-
 // What is wrong with the question; empty if nothing.
 std::string mistake(const AdoptOptions& options, const StoreSettings& settings) {
   const int answers =
@@ -133,7 +125,7 @@ int adopt_table(const Config& config, const Backends& backends, const AdoptOptio
     say(
         fmt::format("{} of unknown age: say what is to become of them with --unknown send or "
                     "--unknown skip",
-                    rows(done.value.unknown)));
+                    counted(done.value.unknown, "row")));
     return kFailed;
   }
   if (done.ok() && !options.dry_run) {
@@ -144,7 +136,7 @@ int adopt_table(const Config& config, const Backends& backends, const AdoptOptio
     say(printable_sentence(done.error));
     return failure_code(done);
   }
-  print(fmt::format("{} {}, {} skipped\n", rows(done.value.taken),
+  print(fmt::format("{} {}, {} skipped\n", counted(done.value.taken, "row"),
                     options.dry_run ? "would be sent" : "to be sent", done.value.skipped));
   return kDone;
 }

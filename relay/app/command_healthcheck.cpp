@@ -7,6 +7,7 @@
 #include "relay/app/exit_codes.h"
 #include "relay/app/live_relay.h"
 #include "relay/app/printable.h"
+#include "relay/app/talk.h"
 
 namespace outbox {
 namespace {
@@ -32,10 +33,7 @@ int healthcheck(const Config& config, Probe probe) {
   for (const auto& problem : config.problems) {
     if (problem.path == "http.listen") problems.push_back(problem);
   }
-  if (!problems.empty()) {
-    std::fputs(("outbox-relay: " + describe(problems)).c_str(), stderr);
-    return kBadConfiguration;
-  }
+  if (!problems.empty()) return refuse(problems);
   const auto& listen = config.settings.listen;
   httplib::Client client(host_to_ask(listen.host), listen.port);
   client.set_connection_timeout(2);
@@ -43,10 +41,8 @@ int healthcheck(const Config& config, Probe probe) {
   client.set_tcp_nodelay(true);
   const auto answer = client.Get(path_of(probe));
   if (!answer) {
-    const std::string text = fmt::format(
-        "outbox-relay: no relay answers at {} ({}); does it run, and is http.listen its address?\n",
-        format_address(listen), httplib::to_string(answer.error()));
-    std::fputs(text.c_str(), stderr);
+    say(fmt::format("no relay answers at {} ({}); does it run, and is http.listen its address?",
+                    format_address(listen), httplib::to_string(answer.error())));
     return kNotReachable;
   }
   const bool good = answer->status >= 200 && answer->status < 300;

@@ -23,6 +23,7 @@
 #include "relay/app/man_page.h"
 #include "relay/app/printable.h"
 #include "relay/app/suggest.h"
+#include "relay/app/talk.h"
 #include "relay/app/units.h"
 
 namespace outbox {
@@ -57,7 +58,9 @@ void add_common_flags(CLI::App& app, CommonFlags& flags) {
       ->group(kCommonGroup);
 }
 
-[[noreturn]] void refuse(const std::string& sentence) { throw CLI::ValidationError(sentence); }
+[[noreturn]] void usage_mistake(const std::string& sentence) {
+  throw CLI::ValidationError(sentence);
+}
 
 void add_flag_values(const CommonFlags& flags, ConfigInput& input) {
   const auto add = [&](const char* flag, const char* path, const std::optional<std::string>& text) {
@@ -70,7 +73,7 @@ void add_flag_values(const CommonFlags& flags, ConfigInput& input) {
   for (const auto& text : flags.set) {
     const auto equals = text.find('=');
     if (equals == std::string::npos) {
-      refuse(
+      usage_mistake(
           fmt::format("--set {}: write PATH=VALUE, such as relay.batchSize=50", printable(text)));
     }
     input.flags.push_back({"--set", text.substr(0, equals), text.substr(equals + 1)});
@@ -142,7 +145,7 @@ class CommandLine {
         add_flag_values(before_, input);
         add_flag_values(after_, input);
         const Config config = load_config(input, backends_);
-        if (needs.valid && !config.usable()) return tell(config.problems);
+        if (needs.valid && !config.usable()) return refuse(config.problems);
         return action(config);
       };
     });
@@ -153,11 +156,6 @@ class CommandLine {
                           const char* help) { return add_command(parent, name, help); },
             .on_chosen = [this](CLI::App* command, Needs needs,
                                 const Action& action) { on_chosen(command, needs, action); }};
-  }
-
-  static int tell(const std::vector<Problem>& problems) {
-    std::fputs(("outbox-relay: " + describe(problems)).c_str(), stderr);
-    return kBadConfiguration;
   }
 
   void add_run() {
@@ -198,7 +196,7 @@ class CommandLine {
             [this](const std::string& text) {
               adopt_.since = parse_instant(text);
               if (adopt_.since) return;
-              refuse("--since: write a time such as 2026-11-30T18:00:00Z");
+              usage_mistake("--since: write a time such as 2026-11-30T18:00:00Z");
             },
             "send those of events since then, leave the others alone")
         ->type_name("TIME");

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "relay/app/commands.h"
-#include "relay/app/desk_talk.h"
 #include "relay/app/exit_codes.h"
 #include "relay/app/printable.h"
+#include "relay/app/talk.h"
 
 namespace outbox {
 namespace {

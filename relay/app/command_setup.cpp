@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdio>
-
 #include "relay/app/commands.h"
 #include "relay/app/config_reload.h"
 #include "relay/app/config_schema.h"
@@ -11,14 +9,12 @@
 #include "relay/app/exit_codes.h"
 #include "relay/app/operations.h"
 #include "relay/app/printable.h"
+#include "relay/app/talk.h"
 #include "relay/app/units.h"
 #include "relay/retry_policy.h"
 
 namespace outbox {
 namespace {
-
-void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
-void say(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
 std::string ladder_text(const RetryOptions& retry) {
   const RetryPolicy policy(retry);
@@ -61,18 +57,18 @@ int init_outbox(const Config& config, const Backends& backends, const InitOption
   }
   const std::string error = store.apply_ddl(settings);
   if (!error.empty()) {
-    say(fmt::format("outbox-relay: {}\n", printable_sentence(error)));
+    say(printable_sentence(error));
     const bool newer = store.check_schema && store.check_schema(settings).newer;
     return newer ? kConflict : kFailed;
   }
-  say(fmt::format("The outbox {} and the relay's tables are there: {}\n",
+  say(fmt::format("the outbox {} and the relay's tables are there: {}",
                   printable_sentence(settings.table),
                   printable_sentence(redacted_url(settings.url))));
   return kDone;
 }
 
 int validate(const Config& config) {
-  for (const auto& warning : config.warnings) say(fmt::format("Note: {}\n", warning));
+  for (const auto& warning : config.warnings) say("note: " + warning);
   print("The configuration is valid.\n");
   print(ladder_text(config.settings.relay.retry));
   print(duplicates_text(config.settings));
@@ -93,10 +89,7 @@ int print_config(const Config& config, const Backends& backends,
     print(to_yaml(load_config(nothing, backends), options.sources));
     return kDone;
   }
-  if (!config.usable()) {
-    say("outbox-relay: " + describe(config.problems));
-    return kBadConfiguration;
-  }
+  if (!config.usable()) return refuse(config.problems);
   print(options.digest ? digest_of(config) + "\n" : to_yaml(config, options.sources));
   return kDone;
 }

@@ -10,6 +10,7 @@
 #include "relay/app/live_relay.h"
 #include "relay/app/operations.h"
 #include "relay/app/printable.h"
+#include "relay/app/talk.h"
 #include "relay/app/units.h"
 
 namespace outbox {
@@ -98,7 +99,7 @@ class Watch {
 
 int wait_for(const Config& config, const Backends& backends, const WaitOptions& options) {
   if (options.condition != Condition::ready && config.settings.store.url.empty()) {
-    std::fputs("outbox-relay: store.url is not set; give --store URL\n", stderr);
+    say("store.url is not set; give --store URL");
     return kBadConfiguration;
   }
   // Also as the first process of a container, for which the kernel ignores signals without a

@@ -1,4 +1,4 @@
-#include "relay/app/desk_talk.h"
+#include "relay/app/talk.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -14,6 +14,11 @@
 namespace outbox {
 
 void say(const std::string& text) { std::fputs(("outbox-relay: " + text + "\n").c_str(), stderr); }
+
+int refuse(const std::vector<Problem>& problems) {
+  std::fputs(("outbox-relay: " + describe(problems)).c_str(), stderr);
+  return kBadConfiguration;
+}
 
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 

@@ -1,4 +1,4 @@
-// What the commands at the operator's desk share: data on stdout, talk on stderr.
+// How commands speak: data on stdout, talk on stderr.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,11 @@
 
 namespace outbox {
 
-// A line on stderr. The text must be fit to be shown.
+// A line on stderr, with the program's name. The text must be fit to be shown.
 void say(const std::string& text);
+
+// What is wrong with the configuration, on stderr. Returns the exit code for that.
+int refuse(const std::vector<Problem>& problems);
 
 // Data on stdout, without a line feed of its own.
 void print(const std::string& text);

@@ -120,6 +120,8 @@ def test_bash_completes_paths_and_values_behind_an_equals_sign(scripts):
     assert {"store.preset=", "relay.batchSize="} <= bash(scripts, "outbox-relay run --set=")
     assert bash(scripts, "outbox-relay run --set=store.pre") == {"store.preset="}
     assert "dotnet" in bash(scripts, "outbox-relay run --set store.preset=")
+    assert {"store.columns=", "store.columns.id="} <= bash(scripts, "outbox-relay run --set store.c")
+    assert not bash(scripts, "outbox-relay run --set store.columns=")
 
 
 @SHELLS

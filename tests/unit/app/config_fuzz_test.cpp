@@ -241,8 +241,14 @@ void check_round_trip(const Config& config) {
   const std::string printed = to_yaml(config, false);
   CAPTURE(printed);
   const Config again = config_of(printed);
+  CHECK(printed.find("hunter2") == std::string::npos);
   // Stars in the place of a secret are an error, as they should be.
-  if (to_yaml(config, false).find("***") != std::string::npos) return;
+  if (printed.find("***") != std::string::npos) {
+    for (const auto& line : lines_of(again)) {
+      CHECK(line.find("put the secret back") != std::string::npos);
+    }
+    return;
+  }
   CHECK(lines_of(again) == std::vector<std::string>{});
   REQUIRE(again.values.size() == config.values.size());
   for (std::size_t index = 0; index < config.values.size(); ++index) {
@@ -250,7 +256,6 @@ void check_round_trip(const Config& config) {
     CHECK(again.values[index].text == config.values[index].text);
   }
   CHECK(to_yaml(again, false) == printed);
-  CHECK(printed.find("hunter2") == std::string::npos);
 }
 
 TEST_CASE("no configuration crashes, is refused without a place and an advice, or prints wrongly") {

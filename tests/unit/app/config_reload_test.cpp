@@ -11,6 +11,7 @@
 #include "config_fixture.h"
 #include "relay/app/boot_clock.h"
 #include "relay/app/config_reloader.h"
+#include "tests/temporary_folder.h"
 
 namespace outbox {
 namespace {
@@ -113,8 +114,6 @@ TEST_CASE("the digest depends on settings, not on where they stand") {
 // A reloader whose file the test changes.
 struct ReloaderFixture {
   ReloaderFixture() {
-    folder = (std::filesystem::temp_directory_path() / "reload-XXXXXX").string();
-    REQUIRE(mkdtemp(folder.data()) != nullptr);
     write(kMinimal);
     ConfigInput input;
     input.file = file();
@@ -124,10 +123,9 @@ struct ReloaderFixture {
     reloader.emplace(config, ConfigReloader::Parts{backends, log, metrics, clock},
                      [this](const Settings& settings) { applied.push_back(settings); });
   }
-  ~ReloaderFixture() { std::filesystem::remove_all(folder); }
 
-  std::string file() const { return folder + "/relay.yaml"; }
-  void write(const std::string& text) const { std::ofstream(file()) << text; }
+  std::string file() const { return folder.file("relay.yaml"); }
+  void write(const std::string& text) const { folder.write("relay.yaml", text); }
   // What the main thread does until the change was read, or for so long.
   bool comes_round(Duration at_most = seconds{20}) {
     const auto end = clock.now() + at_most;
@@ -157,7 +155,7 @@ struct ReloaderFixture {
     return options;
   }
   Metrics metrics{metrics_options(), clock};
-  std::string folder;
+  testing::TemporaryFolder folder;
   std::string digest;
   std::vector<Settings> applied;
   std::optional<ConfigReloader> reloader;
@@ -176,8 +174,8 @@ TEST_CASE_FIXTURE(ReloaderFixture, "a file that was written over is taken over b
 }
 
 TEST_CASE_FIXTURE(ReloaderFixture, "a file that was put in the place of the old one is read") {
-  std::ofstream(folder + "/new") << kMinimal << "log: {level: warn}\n";
-  std::filesystem::rename(folder + "/new", file());
+  std::filesystem::rename(folder.write("new", std::string(kMinimal) + "log: {level: warn}\n"),
+                          file());
   REQUIRE(comes_round());
   CHECK(applied.back().log.level == LogLevel::warn);
 }
@@ -258,7 +256,7 @@ TEST_CASE_FIXTURE(ReloaderFixture, "a file that changes all the while is read al
 }
 
 TEST_CASE_FIXTURE(ReloaderFixture, "another file in the folder is no reason to read") {
-  std::ofstream(folder + "/app.db") << "x";
+  folder.write("app.db", "x");
   reloader->on_readable();
   CHECK_FALSE(reloader->wait().has_value());
   write(kMinimal);
@@ -270,40 +268,35 @@ TEST_CASE_FIXTURE(ReloaderFixture, "another file in the folder is no reason to r
 // update that exchanges ..data.
 TEST_CASE("a ConfigMap's link that is exchanged is noticed, again and again") {
   namespace fs = std::filesystem;
-  std::string folder = (fs::temp_directory_path() / "map-XXXXXX").string();
-  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  const testing::TemporaryFolder folder;
   const auto version = [&](int number) {
     const std::string name = "..version" + std::to_string(number);
-    fs::create_directory(folder + "/" + name);
-    std::ofstream(folder + "/" + name + "/relay.yaml") << number;
-    fs::create_symlink(name, folder + "/..data_tmp");
-    fs::rename(folder + "/..data_tmp", folder + "/..data");
+    fs::create_directory(folder.file(name));
+    folder.write(name + "/relay.yaml", std::to_string(number));
+    fs::create_symlink(name, folder.file("..data_tmp"));
+    fs::rename(folder.file("..data_tmp"), folder.file("..data"));
   };
   version(1);
-  fs::create_symlink("..data/relay.yaml", folder + "/relay.yaml");
-  FileWatch watch(folder + "/relay.yaml");
+  fs::create_symlink("..data/relay.yaml", folder.file("relay.yaml"));
+  FileWatch watch(folder.file("relay.yaml"));
   CHECK_FALSE(watch.take_events());
   for (int number = 2; number < 5; ++number) {
     version(number);
     CHECK(watch.take_events());
-    fs::remove_all(folder + "/..version" + std::to_string(number - 1));
+    fs::remove_all(folder.file("..version" + std::to_string(number - 1)));
     watch.take_events();
     CHECK_FALSE(watch.take_events());
   }
-  fs::remove_all(folder);
 }
 
 TEST_CASE("what a linked file holds elsewhere is watched, too") {
   namespace fs = std::filesystem;
-  std::string folder = (fs::temp_directory_path() / "link-XXXXXX").string();
-  REQUIRE(mkdtemp(folder.data()) != nullptr);
-  fs::create_directory(folder + "/real");
-  std::ofstream(folder + "/real/settings") << "a";
-  fs::create_symlink(folder + "/real/settings", folder + "/relay.yaml");
-  FileWatch watch(folder + "/relay.yaml");
-  std::ofstream(folder + "/real/settings") << "b";
+  const testing::TemporaryFolder folder;
+  fs::create_directory(folder.file("real"));
+  fs::create_symlink(folder.write("real/settings", "a"), folder.file("relay.yaml"));
+  FileWatch watch(folder.file("relay.yaml"));
+  folder.write("real/settings", "b");
   CHECK(watch.take_events());
-  fs::remove_all(folder);
 }
 
 TEST_CASE("a folder that is not there is not watched, and no error") {

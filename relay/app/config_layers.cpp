@@ -77,14 +77,17 @@ ConfigNode read_given(const std::string& path, const std::string& text, const Or
   return parse_yaml(text, path, origin, nullptr, problems);
 }
 
+bool is_map(const std::string& path) {
+  const ConfigKey* key = find_key(path);
+  return key != nullptr && (key->kind == ValueKind::text_map || key->kind == ValueKind::secrets);
+}
+
 // The setting that is a map and has this entry: "store.columns" for "store.columns.id". Empty if
 // there is none. An entry's name may have dots.
 std::string map_of(const std::string& path) {
   for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {
     const std::string above = path.substr(0, dot);
-    const ConfigKey* key = find_key(above);
-    if (key == nullptr || dot + 1 == path.size()) continue;
-    if (key->kind == ValueKind::text_map || key->kind == ValueKind::secrets) return above;
+    if (dot + 1 < path.size() && is_map(above)) return above;
   }
   return {};
 }
@@ -126,7 +129,7 @@ std::string path_of_segments(const std::vector<std::string>& segments,
   std::string path;
   for (std::size_t index = 0; index < segments.size(); ++index) {
     const std::string& segment = segments[index];
-    if (!path.empty() && map_of(path + ".x") == path) {
+    if (is_map(path)) {
       const bool last = index + 1 == segments.size() && !segment.empty();
       return last ? child_of(path, entry_name(*find_key(path), segment)) : std::string{};
     }

@@ -34,8 +34,8 @@ class Sidecar {
   Sidecar& operator=(const Sidecar&) = delete;
 
   // Relays until a signal comes, then drains. Returns the exit code: 0 after a clean drain, 1 when
-  // leases had to be left behind. A second signal, a second
-  // or more after the first, ends the process at once with 1.
+  // leases had to be left behind. A second signal, a second or more after the first, ends the
+  // process at once with 1.
   int run(Signals& signals);
 
  private:

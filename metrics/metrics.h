@@ -68,6 +68,8 @@ class Metrics {
   void on_config_reloaded(const std::string& config_sha256);
   void on_config_refused();
 
+  void set_paused(bool paused);
+
   // Shutdown has begun: this relay is no longer active, even while it drains.
   void on_stopping();
 

@@ -39,6 +39,10 @@ struct StoreSettings {
   Duration command_timeout = std::chrono::seconds{10};
   std::uint64_t wal_limit = 64u << 20;
   AttemptsKept attempts_kept = AttemptsKept::failures;
+
+  // Somebody else's table, which the relay must not create, extend or clean up by itself: any but
+  // the one that it would create.
+  bool foreign() const { return preset != "relay" || !columns.empty() || !states.empty(); }
 };
 
 struct StoreBackend {

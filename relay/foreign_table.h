@@ -12,6 +12,9 @@
 
 namespace outbox {
 
+// A table's first relay begins with rows up to this old without asking.
+constexpr std::chrono::hours kFreshAge{1};
+
 // What is to become of the rows that are there already.
 struct AdoptionOrder {
   // Rows of events before it are skipped; absent: none are.

@@ -9,8 +9,6 @@
 namespace outbox {
 namespace {
 
-constexpr auto kOld = std::chrono::hours{1};
-
 // A name as YAML takes it, whatever is in it.
 std::string yaml(const std::string& text) {
   std::string quoted = "\"";
@@ -88,7 +86,7 @@ AdoptionOrder order_of(const AdoptOptions& options) {
   order.skip_unknown = options.unknown == UnknownAge::skip;
   if (options.skip_older) {
     order.since =
-        std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now()) - kOld;
+        std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now()) - kFreshAge;
   }
   return order;
 }

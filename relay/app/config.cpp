@@ -221,10 +221,9 @@ void default_retention(Config& config, const StoreSettings& store) {
   const auto found = std::ranges::find(config.values, path, &EffectiveValue::path);
   if (found == config.values.end() || found->origin.kind != Origin::Kind::fallback) return;
   const ConfigKey& key = *find_key(path);
-  const bool foreign = store.preset != "relay" || !store.columns.empty() || !store.states.empty();
   ConfigValue value;
   std::vector<Problem> none;
-  const auto node = foreign ? scalar_node(Origin{}, "never") : default_node(key);
+  const auto node = store.foreign() ? scalar_node(Origin{}, "never") : default_node(key);
   convert_value(key, path, node, value, none);
   key.put(config.settings, value);
   show(config, path, value);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -16,17 +17,16 @@
 namespace outbox::sqlite {
 namespace {
 
-constexpr auto kFresh = std::chrono::hours{1};
 constexpr int kChunk = 200;  // rows a transaction: the write lock is held briefly
 constexpr auto kPause = std::chrono::milliseconds{2};
 
 // Rows that might be sent, and those that are skipped so far, behind place ?2.
 std::string open_rows_sql(const Sql& sql) {
   return fmt::format(
-      "SELECT {0}, {1}, {2}, r.state FROM {3} {4} WHERE {5} AND {1} > ?2 "
+      "SELECT {0}, {1}, {2}, r.state FROM {3} {4} WHERE {5} AND {7} AND {1} > ?2 "
       "AND (r.state IS NULL OR r.state = '{6}') ORDER BY {1} LIMIT ?3",
-      sql.row_key(), sql.order(), sql.value(sql.mapping().columns.occurred_on), sql.from_pending(),
-      sql.side_row(), sql.is_open(), state::kSkipped);
+      sql.row_key(), sql.order(), sql.value(sql.mapping().columns.occurred_on), sql.from_open(),
+      sql.side_row(), sql.is_open(), state::kSkipped, sql.has_key());
 }
 
 struct OpenRow {
@@ -66,22 +66,15 @@ class OpenRows {
   std::int64_t place_ = INT64_MIN;
 };
 
-// What decides which rows are to be sent, and as what.
+// What decides which rows are to be sent, and as what, and by what they are known.
 std::string signature(const Mapping& mapping) {
   const Columns& c = mapping.columns;
   const States& s = mapping.states;
   return fmt::format(
-      "id={} type={} payload={} status={} processedAt={} pending={} failed={} "
+      "{}id={} type={} payload={} status={} processedAt={} pending={} failed={} "
       "processed={} deadLettered={}",
-      c.id, c.event_type, c.payload, c.status, c.processed_on, s.pending, s.failed, s.processed,
-      s.dead_lettered);
-}
-
-std::optional<std::string> adopted_as(Connection& connection, const std::string& outbox) {
-  Query find(connection.database(),
-             "SELECT value FROM outbox_relay_meta WHERE outbox = ?1 AND name = 'adopted'");
-  auto rows = find.rows(outbox);
-  return rows.next() ? std::optional(rows.text(0)) : std::nullopt;
+      c.sequence.empty() ? "" : fmt::format("sequence={} ", c.sequence), c.id, c.event_type,
+      c.payload, c.status, c.processed_on, s.pending, s.failed, s.processed, s.dead_lettered);
 }
 
 void write_down(Connection& connection, const Mapping& mapping) {
@@ -95,34 +88,47 @@ std::optional<OpenRow> first_old_row(Connection& connection, const Sql& sql, Wal
   OpenRows open(connection, sql);
   for (auto rows = open.next(); !rows.empty(); rows = open.next()) {
     for (const OpenRow& row : rows) {
-      if (!row.skipped && (!row.time || now - *row.time > kFresh)) return row;
+      if (!row.skipped && (!row.time || now - *row.time > kFreshAge)) return row;
     }
   }
   return std::nullopt;
 }
 
-// Writes what the order makes of these rows, where it differs from what was.
+// Writes beside the rows what the order makes of them.
 class Marker {
  public:
-  Marker(Connection& connection, const Sql& sql)
+  Marker(Connection& connection, const Sql& sql, SideRows& side_rows)
       : outbox_(sql.mapping().table),
-        skip_(connection.database(),
-              fmt::format("INSERT OR REPLACE INTO outbox_relay_rows (outbox, row_key, state, "
-                          "fingerprint) SELECT ?1, ?2, ?3, {} FROM {} AS o WHERE {} = ?2",
-                          sql.fingerprint(), sql.table(), sql.row_key())),
-        take_in_(connection.database(),
-                 "UPDATE outbox_relay_rows SET state = NULL "
-                 "WHERE outbox = ?1 AND row_key = ?2 AND state = ?3") {}
+        side_rows_(side_rows),
+        look_(connection.database(),
+              fmt::format("SELECT r.state, {} FROM {} AS o {} WHERE {} = ?2 AND {} "
+                          "AND l.epoch IS NULL AND (r.state IS NULL OR r.state = '{}')",
+                          sql.fingerprint(), sql.table(), sql.beside(), sql.row_key(),
+                          sql.is_open(), state::kSkipped)) {}
 
-  void mark(const OpenRow& row, bool skip) {
-    if (!row.key || row.skipped == skip) return;
-    (skip ? skip_ : take_in_).run(outbox_, *row.key, std::string(state::kSkipped));
+  // False if the row is not waiting any more: it was looked at without the write lock.
+  bool mark(const OpenRow& row, bool skip) {
+    if (!row.key) return false;
+    bool skipped = false;
+    std::uint32_t fingerprint = kAnyFingerprint;
+    {
+      auto rows = look_.rows(outbox_, *row.key);
+      if (!rows.next()) return false;
+      skipped = !rows.null(0);
+      fingerprint = static_cast<std::uint32_t>(rows.integer(1));
+    }
+    if (skip == skipped) return true;
+    SideRow side = side_rows_.read(*row.key, fingerprint).value_or(SideRow{});
+    side.fingerprint = fingerprint;
+    side.state = skip ? std::optional<std::string>(state::kSkipped) : std::nullopt;
+    side_rows_.write(*row.key, side);
+    return true;
   }
 
  private:
   std::string outbox_;
-  Query skip_;
-  Query take_in_;
+  SideRows& side_rows_;
+  Query look_;
 };
 
 void audit(Connection& connection, const std::string& outbox, const AdoptionOrder& order,
@@ -137,24 +143,28 @@ void audit(Connection& connection, const std::string& outbox, const AdoptionOrde
 
 }  // namespace
 
-void pretend_side_rows(Connection& connection) {
-  if (connection.database().tableExists("outbox_relay_rows")) return;
-  connection.database().exec(
-      "CREATE TEMP TABLE outbox_relay_rows (outbox TEXT, row_key, state TEXT, fingerprint, "
-      "PRIMARY KEY (outbox, row_key))");
+Adopted adopted(Connection& connection, const Mapping& mapping) {
+  Query find(connection.database(),
+             "SELECT value FROM outbox_relay_meta WHERE outbox = ?1 AND name = 'adopted'");
+  auto rows = find.rows(mapping.table);
+  if (!rows.next()) return {Adopted::Answer::no, {}};
+  const std::string before = rows.text(0);
+  const std::string now = signature(mapping);
+  if (before == now) return {Adopted::Answer::yes, {}};
+  return {Adopted::Answer::as_another, fmt::format("{}; before: {}", now, before)};
 }
 
 void require_adoption(Connection& connection, const Sql& sql, const Clocks& clocks) {
-  if (!sql.mapping().foreign()) return;
+  if (!sql.mapping().foreign) return;
   const std::string& outbox = sql.mapping().table;
-  if (const auto before = adopted_as(connection, outbox)) {
-    const std::string now = signature(sql.mapping());
-    if (*before == now) return;
+  const Adopted before = adopted(connection, sql.mapping());
+  if (before.answer == Adopted::Answer::yes) return;
+  if (before.answer == Adopted::Answer::as_another) {
     throw Unusable(fmt::format(
         "the columns or states of the table {} in {} are other ones than the relay began with "
-        "({}; before: {}), so that rows may be taken for others: name them in store.columns, or "
-        "say what is to become of the rows with outbox-relay adopt",
-        outbox, connection.path(), now, *before));
+        "({}), so that rows may be taken for others: name them in store.columns, or say what is "
+        "to become of the rows with outbox-relay adopt",
+        outbox, connection.path(), before.difference));
   }
   if (const auto old = first_old_row(connection, sql, clocks.wall())) {
     throw Unusable(fmt::format(
@@ -173,7 +183,8 @@ AdoptionCount adopt(Connection& connection, const Sql& sql, const AdoptionOrder&
   const std::string& outbox = sql.mapping().table;
   AdoptionCount count;
   OpenRows open(connection, sql);
-  Marker marker(connection, sql);
+  SideRows side_rows(connection, outbox, clocks);
+  Marker marker(connection, sql, side_rows);
   const auto is_skipped = [&](const OpenRow& row) {
     if (!order.since) return false;
     return row.time ? *row.time < *order.since : order.skip_unknown;
@@ -183,14 +194,19 @@ AdoptionCount adopt(Connection& connection, const Sql& sql, const AdoptionOrder&
     Transaction snapshot(connection, Transaction::Kind::read);
     const std::vector<OpenRow> rows = open.next();
     snapshot.commit();
-    for (const OpenRow& row : rows) {
+    const auto note = [&](const OpenRow& row) {
       ++(is_skipped(row) ? count.skipped : count.taken);
       if (!row.time) ++count.unknown;
+    };
+    if (order.dry_run) {
+      std::for_each(rows.begin(), rows.end(), note);
+      if (rows.empty()) return count;
+      continue;
     }
-    if (order.dry_run && rows.empty()) return count;
-    if (order.dry_run) continue;
     Transaction transaction(connection, Transaction::Kind::write);
-    for (const OpenRow& row : rows) marker.mark(row, is_skipped(row));
+    for (const OpenRow& row : rows) {
+      if (marker.mark(row, is_skipped(row))) note(row);
+    }
     if (rows.empty()) {
       write_down(connection, sql.mapping());
       audit(connection, outbox, order, count, clocks);

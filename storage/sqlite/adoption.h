@@ -2,6 +2,8 @@
 // not flood consumers.
 #pragma once
 
+#include <string>
+
 #include "relay/backends.h"
 #include "storage/sqlite/connection.h"
 #include "storage/sqlite/sql.h"
@@ -9,13 +11,19 @@
 
 namespace outbox::sqlite {
 
+// Whether the relay has begun on a foreign table, and if it did under another mapping, what
+// differs.
+struct Adopted {
+  enum class Answer { no, yes, as_another };
+  Answer answer = Answer::no;
+  std::string difference;
+};
+Adopted adopted(Connection& connection, const Mapping& mapping);
+
 // Throws Unusable, saying what to do, while a foreign table holds rows to be sent that are older
 // than an hour (or whose age is not known) and nobody has said what is to become of them. A table
 // without is taken on as it stands; its first relay writes that down. Throws Busy.
 void require_adoption(Connection& connection, const Sql& sql, const Clocks& clocks);
-
-// For a dry run: what stands beside rows, where the relay's tables are not there yet.
-void pretend_side_rows(Connection& connection);
 
 // Takes the table on. Rows from before `order.since` are marked beside the table as skipped: they
 // are left alone until a later order takes them in. In short transactions, with pauses. A dry run

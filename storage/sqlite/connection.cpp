@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <climits>
+
 #include "storage/sqlite/identifiers.h"
 
 namespace outbox::sqlite {
@@ -42,6 +45,10 @@ std::string describe(const std::string& path, const SQLite::Exception& error) {
     default:
       return fmt::format("{}: {} (code {})", path, error.what(), error.getExtendedErrorCode());
   }
+}
+
+bool is_too_big(const SQLite::Exception& error) {
+  return (error.getErrorCode() & 0xff) == SQLITE_TOOBIG;
 }
 
 bool is_busy(const SQLite::Exception& error) {
@@ -157,6 +164,11 @@ void Connection::checkpoint() noexcept {
   // A log that was moved as a whole is written from its start again.
   if (result == SQLITE_OK && pages == moved) wal_pages_ = 0;
 }
+
+ValueLimit::ValueLimit(Connection& connection, std::uint64_t bytes)
+    : handle_(connection.database().getHandle()),
+      before_(sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH,
+                            static_cast<int>(std::min<std::uint64_t>(bytes, INT_MAX)))) {}
 
 std::uint64_t SizeProbe::bytes(std::int64_t row) {
   sqlite3* handle = connection_.database().getHandle();

@@ -38,6 +38,9 @@ bool is_busy(const SQLite::Exception& error);
 // Whether the error says that the file itself can't be used, rather than that one try failed.
 bool is_unusable(const SQLite::Exception& error);
 
+// Whether a value or a row was larger than allowed.
+bool is_too_big(const SQLite::Exception& error);
+
 // Confined to one thread. Never creates a file, never checkpoints on its own.
 class Connection {
  public:
@@ -113,6 +116,20 @@ class Transaction {
  private:
   Connection& connection_;
   bool done_ = false;
+};
+
+// While it lives, SQLite fails to read or write a larger value or row instead of taking the memory
+// for it: see is_too_big().
+class ValueLimit {
+ public:
+  ValueLimit(Connection& connection, std::uint64_t bytes);
+  ~ValueLimit() { sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, before_); }
+  ValueLimit(const ValueLimit&) = delete;
+  ValueLimit& operator=(const ValueLimit&) = delete;
+
+ private:
+  sqlite3* handle_;
+  int before_;
 };
 
 // How many bytes a row's text or blob has, without reading them.

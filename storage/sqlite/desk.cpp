@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <charconv>
-#include <iterator>
 #include <utility>
 
+#include "storage/sqlite/identifiers.h"
 #include "storage/sqlite/schema.h"
 #include "storage/sqlite/settler.h"
 
@@ -18,25 +15,6 @@ Mapping prepare(Connection& connection, const Mapping& wanted) {
   Mapping mapping = require_outbox(connection, wanted);
   require_relay_tables(connection, false);
   return mapping;
-}
-
-// The 16 bytes of a GUID in .NET's order (the first three fields little-endian); nothing if the
-// text is none.
-std::optional<Blob> guid_bytes(const std::string& text) {
-  constexpr std::array<std::size_t, 16> kPlace{3, 2, 1,  0,  5,  4,  7,  6,
-                                               8, 9, 10, 11, 12, 13, 14, 15};
-  std::string digits;
-  std::copy_if(text.begin(), text.end(), std::back_inserter(digits),
-               [](char letter) { return letter != '-'; });
-  if (digits.size() != 2 * kPlace.size()) return std::nullopt;
-  Blob blob{std::string(kPlace.size(), '\0')};
-  for (std::size_t index = 0; index < kPlace.size(); ++index) {
-    unsigned char byte = 0;
-    const char* const begin = digits.data() + 2 * index;
-    if (std::from_chars(begin, begin + 2, byte, 16).ptr != begin + 2) return std::nullopt;
-    blob.bytes[kPlace[index]] = static_cast<char>(byte);
-  }
-  return blob;
 }
 
 }  // namespace
@@ -60,7 +38,11 @@ void Desk::want(const std::vector<std::string>& ids) {
   Query insert(database, "INSERT INTO temp.outbox_relay_wanted (id) VALUES (?1)");
   for (const std::string& id : ids) {
     insert.run(id);
-    if (const auto guid = guid_bytes(id)) insert.run(*guid);
+    if (auto guid = guid_bytes(id)) insert.run(Blob{std::move(*guid)});
+    if (auto bytes = hex_bytes(id)) {
+      insert.run(*bytes);
+      insert.run(Blob{std::move(*bytes)});
+    }
   }
 }
 

@@ -75,14 +75,9 @@ void count_dead_types(Desk& desk, Backlog& backlog) {
   if (backlog.dead_lettered == 0) return;
   const Sql& sql = desk.sql;
   const std::string type = sql.column(sql.mapping().columns.event_type);
-  Query query(
-      desk.connection.database(),
-      fmt::format("SELECT type, count(*) FROM (SELECT {0} AS type FROM {1} {2} "
-                  "WHERE {3} AND (r.state IS NULL OR r.state = '{4}') "
-                  "UNION ALL SELECT {0} FROM {5} WHERE r.outbox = ?1 AND r.state IS NOT NULL "
-                  "AND r.state = '{4}' AND NOT ({3})) GROUP BY type ORDER BY type",
-                  type, sql.from_dead(), sql.side_row(), sql.is_dead(), state::kDeadLettered,
-                  sql.from_side("")));
+  Query query(desk.connection.database(),
+              fmt::format("SELECT type, count(*) FROM ({}) GROUP BY type ORDER BY type",
+                          sql.select_dead(type + " AS type", "TRUE")));
   auto rows = query.rows(desk.outbox);
   while (rows.next()) {
     backlog.dead_by_event_type.emplace_back(rows.text(0),

@@ -14,12 +14,15 @@ namespace outbox::sqlite {
 namespace {
 
 constexpr std::size_t kFoundAtOnce = 5000;
-constexpr std::size_t kChunk = 100;  // rows a transaction: the write lock is held briefly
-constexpr int kRestFactor = 4;       // of the time, at most a fifth is ours
+// A transaction treats so many rows, for so long, since it holds the write lock.
+constexpr std::size_t kChunk = 100;
+constexpr auto kWorkMax = std::chrono::milliseconds{5};
+constexpr int kRestFactor = 4;  // of the time, at most a fifth is ours
 
 struct FoundDead {
   std::int64_t place = 0;  // in the order of the table
   Value key;
+  std::uint32_t fingerprint = kAnyFingerprint;
   DeadLetter letter;
 };
 
@@ -28,23 +31,16 @@ std::string find_sql(const Desk& desk, bool chosen) {
   const Sql& sql = desk.sql;
   const Columns& c = sql.mapping().columns;
   const std::string reason = Desk::either(sql.value(c.dead_letter_reason), "dead_letter_reason");
-  const std::string columns =
-      fmt::format("{}, {}, {}, {}, {}, {}, {}, {}, {}", sql.order(), sql.row_key(),
-                  sql.column(c.id), sql.column(c.event_type), sql.value(c.ordering_key), reason,
-                  Desk::either(sql.value(c.retry_count), "retry_count"),
-                  Desk::either(sql.value(c.last_error), "error"), sql.value(c.occurred_on));
-  const std::string filter = fmt::format(
-      "(?2 = '' OR {} = ?2) AND (?3 = '' OR {} = ?3)"
-      "{} AND {} > ?4",
-      sql.column(c.event_type), reason, chosen ? " AND " + desk.wanted() : "", sql.order());
-  return fmt::format(
-      "SELECT {0} FROM {1} {2} WHERE {3} AND (r.state IS NULL OR r.state = '{4}') AND {5} "
-      "UNION ALL "
-      "SELECT {0} FROM {6} "
-      "WHERE r.outbox = ?1 AND r.state IS NOT NULL AND r.state = '{4}' AND NOT ({3}) AND {5} "
-      "ORDER BY 1 LIMIT ?5",
-      columns, sql.from_dead(), sql.side_row(), sql.is_dead(), state::kDeadLettered, filter,
-      sql.from_side(""));
+  const std::string columns = fmt::format(
+      "{}, {}, {}, {}, {}, {}, {}, {}, {}, {}", sql.order(), sql.row_key(), sql.column(c.id),
+      sql.column(c.event_type), sql.value(c.ordering_key), reason,
+      Desk::either(sql.value(c.retry_count), "retry_count"),
+      Desk::either(sql.value(c.last_error), "error"), sql.value(c.occurred_on), sql.fingerprint());
+  const std::string filter =
+      fmt::format("(?2 = '' OR {} = ?2) AND (?3 = '' OR {} = ?3){} AND {} > ?4 AND {}",
+                  sql.column(c.event_type), reason, chosen ? " AND " + desk.wanted() : "",
+                  sql.order(), sql.has_key());
+  return sql.select_dead(columns, filter) + " ORDER BY 1 LIMIT ?5";
 }
 
 std::vector<FoundDead> find_dead(Desk& desk, const DeadLetterFilter& filter, std::int64_t after,
@@ -66,6 +62,7 @@ std::vector<FoundDead> find_dead(Desk& desk, const DeadLetterFilter& filter, std
         static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows.integer(6), 0, UINT32_MAX));
     found.letter.last_error = rows.text(7);
     found.letter.occurred_on = rows.text(8);
+    found.fingerprint = static_cast<std::uint32_t>(rows.integer(9));
     result.push_back(std::move(found));
   }
   return result;
@@ -134,10 +131,9 @@ class Hand {
 
  private:
   void revive(const FoundDead& found, const std::string& own_state) {
-    const std::uint32_t fingerprint = fingerprint_of_id(found.letter.id);
-    const SideRow before = desk_.side_rows.read(found.key, fingerprint).value_or(SideRow{});
+    const SideRow before = desk_.side_rows.read(found.key, found.fingerprint).value_or(SideRow{});
     SideRow side;
-    side.fingerprint = fingerprint;
+    side.fingerprint = found.fingerprint;
     side.generation = before.generation + 1;
     // What was true of earlier attempts stays true; a row that took relays down stays alone.
     side.outcome_unknown = before.outcome_unknown;
@@ -146,6 +142,8 @@ class Hand {
     sizes_.close();
     const bool pending_by_itself = desk_.sql.mapping().holds_dead() && own_state == state::kPending;
     std::string refusal;
+    // Other columns than the payload may be what makes the row too large to be rewritten.
+    const ValueLimit limit(desk_.connection, kRewriteMax + kRewriteSlack);
     const bool in_place = !pending_by_itself && !large && revive_ &&
                           carefully([&] { return revive_->run(found.key) == 1; }, refusal);
     if (!pending_by_itself && !in_place) {
@@ -253,14 +251,16 @@ void treat_dead_letters(Desk& desk, const DeadLetterFilter& filter, const Treatm
     after = found.back().place;
     std::span<const FoundDead> rest(found);
     while (!rest.empty()) {
-      const auto chunk = rest.first(std::min(kChunk, rest.size()));
       Transaction transaction(desk.connection, Transaction::Kind::write);
       const auto begun = HoldClock::now();
+      std::size_t looked_at = 0;
       std::uint64_t done = 0;
-      for (const FoundDead& each : chunk) done += hand.treat(each, treated) ? 1 : 0;
+      while (looked_at < std::min(kChunk, rest.size()) && HoldClock::now() - begun < kWorkMax) {
+        done += hand.treat(rest[looked_at++], treated) ? 1 : 0;
+      }
       transaction.commit();
       treated.done += done;
-      rest = rest.subspan(chunk.size());
+      rest = rest.subspan(looked_at);
       if (progress && !progress(treated.done)) return;
       if (!rest.empty()) std::this_thread::sleep_for(kRestFactor * (HoldClock::now() - begun));
     }

@@ -82,18 +82,12 @@ std::string find_sql(const Desk& desk, const MessageFilter& filter) {
                      filter.oldest_first ? "ASC" : "DESC");
 }
 
-std::string in_hex(const std::string& bytes) {
-  std::string text = "x'";
-  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return text + "'";
-}
-
 // A value for people: a blob in hexadecimal, and of a long one its beginning.
 std::optional<std::string> shown(const SQLite::Column& value) {
   if (value.isNull()) return std::nullopt;
   std::string text = value.getString();
   if (text.size() > kValueBytesMax) text.resize(kValueBytesMax);
-  return value.isBlob() ? in_hex(text) : text;
+  return value.isBlob() ? hex_text(text) : text;
 }
 
 // The columns of a row that stand at `first` and later.
@@ -197,10 +191,10 @@ std::vector<MessageDetail> show_message(Desk& desk, const std::string& id,
   const Columns& c = sql.mapping().columns;
   Transaction snapshot(desk.connection, Transaction::Kind::read);
   desk.want({id});
-  Query query(
-      desk.connection.database(),
-      fmt::format("SELECT {}, {}, o.* FROM {} AS o {} WHERE {} ORDER BY {}", summary_columns(sql),
-                  sql.order(), sql.table(), sql.beside(), desk.wanted(), sql.order()));
+  Query query(desk.connection.database(),
+              fmt::format("SELECT {}, {}, {}, o.* FROM {} AS o {} WHERE {} ORDER BY {}",
+                          summary_columns(sql), sql.order(), sql.headers(), sql.table(),
+                          sql.beside(), desk.wanted(), sql.order()));
   Query payload(desk.connection.database(), payload_sql(sql));
   Surroundings surroundings(desk);
   SizeProbe sizes(desk.connection, sql.mapping().table, c.payload);
@@ -208,19 +202,17 @@ std::vector<MessageDetail> show_message(Desk& desk, const std::string& id,
   auto rows = query.rows(desk.outbox);
   while (rows.next()) {
     MessageDetail detail;
-    const Value key = rows.value(0).value_or(Value{});
+    const auto key = rows.value(0);
     const std::int64_t place = rows.integer(kSummaryColumns);
     detail.summary = read_summary(rows);
-    read_columns(rows, kSummaryColumns + 1, c.payload, detail.columns);
-    for (const auto& [name, value] : detail.columns) {
-      if (name == c.headers) detail.headers = value.value_or("");
-    }
+    detail.headers = shown(rows.column(kSummaryColumns + 1)).value_or("");
+    read_columns(rows, kSummaryColumns + 2, c.payload, detail.columns);
     detail.payload_size = sizes.bytes(place);
     if (payload_max > 0) {
       auto found = payload.rows(place, payload_max);
       if (found.next()) detail.payload = found.text(0);
     }
-    surroundings.read(key, detail);
+    if (key) surroundings.read(*key, detail);
     result.push_back(std::move(detail));
   }
   sizes.close();

@@ -52,9 +52,9 @@ std::string unkeyed_sql(const Sql& sql) {
 std::string walk_sql(const Sql& sql) {
   return fmt::format(
       "SELECT {0}, {1}, {2}, CASE {2} WHEN '{3}' THEN {4} END FROM {5} AS o {6} "
-      "WHERE {0} > ?2 ORDER BY {0} LIMIT ?3",
+      "WHERE {0} > ?2 AND {7} ORDER BY {0} LIMIT ?3",
       sql.order(), sql.row_key(), state_sql(sql), state::kProcessed, processed_on_sql(sql),
-      sql.table(), sql.side_row());
+      sql.table(), sql.side_row(), sql.has_key());
 }
 
 // When a row was given up: as the audit has it; failing that, when it was last sent, or occurred.
@@ -66,16 +66,9 @@ std::string dead_sql(const Sql& sql, bool keyed_stay) {
       sql.key_beside(), sql.value(c.occurred_on));
   const std::string columns = fmt::format("{}, {}, '{}', {}, {}", sql.order(), sql.row_key(),
                                           state::kDeadLettered, died_on, sql.column(c.id));
-  const std::string filter =
-      fmt::format("{} > ?2{}", sql.order(), keyed_stay ? " AND " + unkeyed_sql(sql) : "");
-  return fmt::format(
-      "SELECT {0} FROM {1} {2} WHERE {3} AND (r.state IS NULL OR r.state = '{4}') AND {5} "
-      "UNION ALL "
-      "SELECT {0} FROM {6} "
-      "WHERE r.outbox = ?1 AND r.state IS NOT NULL AND r.state = '{4}' AND NOT ({3}) AND {5} "
-      "ORDER BY 1 LIMIT ?3",
-      columns, sql.from_dead(), sql.side_row(), sql.is_dead(), state::kDeadLettered, filter,
-      sql.from_side(""));
+  const std::string filter = fmt::format("{} > ?2 AND {}{}", sql.order(), sql.has_key(),
+                                         keyed_stay ? " AND " + unkeyed_sql(sql) : "");
+  return sql.select_dead(columns, filter) + " ORDER BY 1 LIMIT ?3";
 }
 
 // The DELETE itself carries the state: whatever was thought of the row, nothing else goes.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kExamples = 3;
 constexpr std::size_t kPreview = 1024;  // bytes of a payload
-constexpr int kShownMax = 1 << 20;
+constexpr std::uint64_t kShownMax = 1 << 20;
 constexpr std::size_t kWaitingMax = 1'000'000;
 
 struct Fit {
@@ -81,10 +81,10 @@ std::vector<Message> examples(Connection& connection, const Sql& sql, const Cloc
   MessageColumns columns(connection, sql.mapping(), clocks);
   Query query(
       connection.database(),
-      message_sql(sql, sql.payload(),
+      message_sql(sql, {},
                   fmt::format("{} ORDER BY {} LIMIT {}", sql.is_open(), sql.order(), kExamples)));
   // A row too large to be shown must not be loaded for it.
-  sqlite3_limit(connection.database().getHandle(), SQLITE_LIMIT_LENGTH, kShownMax);
+  const ValueLimit limit(connection, kShownMax);
   auto rows = query.rows();
   try {
     while (rows.next()) {
@@ -93,7 +93,7 @@ std::vector<Message> examples(Connection& connection, const Sql& sql, const Cloc
       result.push_back(std::move(message));
     }
   } catch (const SQLite::Exception& error) {
-    if ((error.getErrorCode() & 0xff) != SQLITE_TOOBIG) throw;
+    if (!is_too_big(error)) throw;
   }
   return result;
 }

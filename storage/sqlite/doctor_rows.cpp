@@ -98,6 +98,24 @@ void check_states(Connection& connection, const Sql& sql, Findings& findings) {
                           sql.state_literal(sql.mapping().states.pending), names)});
 }
 
+void check_keys(Connection& connection, const Sql& sql, Findings& findings) {
+  Query query(connection.database(),
+              fmt::format("SELECT count(*) FROM {} AS o WHERE {} AND NOT ({})", sql.table(),
+                          sql.is_open(), sql.has_key()));
+  auto rows = query.rows();
+  if (!rows.next() || rows.integer(0) == 0) return;
+  const auto number = static_cast<std::uint64_t>(rows.integer(0));
+  const std::string& key = sql.mapping().row_key();
+  findings.push_back(
+      {.severity = Severity::warning,
+       .code = "unkeyed_rows",
+       .what = fmt::format("{} of {} to be sent {} no {}, or a fraction.", counted(number, "row"),
+                           sql.mapping().table, number == 1 ? "has" : "have", key),
+       .why = "The relay can't name such rows, and leaves them alone: they are never delivered.",
+       .fix =
+           fmt::format("Give each of them a {} that is a text, a whole number or a blob.", key)});
+}
+
 LeaseRequest next_rows() {
   LeaseRequest request;
   request.limit = kRowsRead;
@@ -181,27 +199,26 @@ std::string fresh_rows(const Sql& sql) {
                      sql.row_key(), sql.from_pending(), sql.is_pending(), sql.order());
 }
 
-// Under the name by which the relay's queries look for it. Each index ends with the rowid, so that
-// rows with one status are found in the order of the table.
-std::string index_of_open_rows(const Sql& sql) {
-  const Mapping& mapping = sql.mapping();
-  const std::string column =
-      mapping.columns.status.empty() ? mapping.columns.processed_on : mapping.columns.status;
-  std::string condition = sql.is_pending();
-  for (std::size_t at = condition.find("o.\""); at != std::string::npos;
-       at = condition.find("o.\"", at)) {
-    condition.erase(at, 2);
-  }
-  return fmt::format("CREATE INDEX {} ON {} ({}) WHERE {};", quoted(index_names(mapping).pending),
-                     sql.table(), quoted(column), condition);
-}
-
 // Counts no further than it must.
 std::int64_t rows_up_to_large(Connection& connection, const std::string& table) {
   Query count(connection.database(),
               fmt::format("SELECT count(*) FROM (SELECT 1 FROM {} LIMIT {})", table, kLargeTable));
   auto rows = count.rows();
   return rows.next() ? rows.integer(0) : 0;
+}
+
+// Of a foreign table, which has no such index by itself.
+void check_key_index(const Sql& sql, Selector& selector, Findings& findings) {
+  LeaseRequest ordered = next_rows();
+  ordered.ordering = Ordering::key;
+  if (!sql.mapping().foreign || !selector.obstacle(ordered)) return;
+  findings.push_back({.severity = Severity::information,
+                      .code = "key_index_missing",
+                      .what = fmt::format("{} has no index of undecided rows by {}.",
+                                          sql.mapping().table, sql.mapping().columns.ordering_key),
+                      .why = "With relay.ordering: key the relay refuses so large a table without.",
+                      .fix_kind = FixKind::sql,
+                      .fix = sql.create_key_index()});
 }
 
 bool is_held(const std::string& path) {
@@ -309,6 +326,18 @@ Finding not_adopted(const Mapping& mapping, std::uint64_t old, bool ageless) {
                        "first."};
 }
 
+Finding adopted_as_another(const Mapping& mapping, const std::string& difference) {
+  return {.severity = Severity::error,
+          .code = "adopted_otherwise",
+          .what = fmt::format("The columns or states of {} are other ones than the relay began "
+                              "with: {}.",
+                              mapping.table, difference),
+          .why = "Rows might be taken for others: the relay refuses to go on.",
+          .fix =
+              "Name the columns of before in store.columns; or say what is to become of the "
+              "rows as they are now with `outbox-relay adopt`."};
+}
+
 }  // namespace
 
 std::optional<Finding> judge_clock(WallTime newest, WallTime now) {
@@ -334,6 +363,8 @@ void check_rows(Connection& connection, const Mapping& mapping, const Clocks& cl
   const Sql sql(connection, mapping);
   with_limit(connection, "rows with unknown states", findings,
              [&] { check_states(connection, sql, findings); });
+  with_limit(connection, "rows without a key", findings,
+             [&] { check_keys(connection, sql, findings); });
   with_limit(connection, "broken rows", findings,
              [&] { check_next_rows(connection, sql, mapping.table, clocks, findings); });
   with_limit(connection, "the newest event", findings,
@@ -342,31 +373,33 @@ void check_rows(Connection& connection, const Mapping& mapping, const Clocks& cl
 
 void check_adoption(Connection& connection, const Mapping& mapping, const Clocks& clocks,
                     Findings& findings) {
-  if (!mapping.foreign()) return;
-  Query adopted(connection.database(),
-                "SELECT 1 FROM outbox_relay_meta WHERE outbox = ?1 AND name = 'adopted'");
-  if (adopted.rows(mapping.table).next()) return;
+  if (!mapping.foreign) return;
+  const Adopted before = adopted(connection, mapping);
+  if (before.answer == Adopted::Answer::yes) return;
+  if (before.answer == Adopted::Answer::as_another) {
+    findings.push_back(adopted_as_another(mapping, before.difference));
+    return;
+  }
   AdoptionOrder order;
-  order.since = clocks.wall() - std::chrono::hours{1};
+  order.since = clocks.wall() - kFreshAge;
   order.skip_unknown = true;
   order.dry_run = true;
   with_limit(connection, "old rows", findings, [&] {
     const Sql sql(connection, mapping);
-    const std::uint64_t old = adopt(connection, sql, order, clocks).skipped;
-    if (old == 0) return;
-    // Before all times: what is still left out has none.
-    order.since = WallTime{} - std::chrono::years{2000};
-    const bool ageless = adopt(connection, sql, order, clocks).skipped > 0;
-    findings.push_back(not_adopted(mapping, old, ageless));
+    const AdoptionCount count = adopt(connection, sql, order, clocks);
+    if (count.skipped > 0) {
+      findings.push_back(not_adopted(mapping, count.skipped, count.unknown > 0));
+    }
   });
 }
 
 void check_plan(Connection& connection, const Mapping& mapping, Findings& findings) {
-  if (mapping.stateless) return;  // no index could tell which rows are open
   const Sql sql(connection, mapping);
-  const Selector selector(connection, sql, mapping.table);
-  const auto statements = mapping.foreign() ? std::set<std::string>{fresh_rows(sql)}
-                                            : prepared_statements(connection, sql.table());
+  Selector selector(connection, sql, mapping.table);
+  check_key_index(sql, selector, findings);
+  if (mapping.stateless) return;  // no index could tell which rows are open
+  const auto statements = mapping.foreign ? std::set<std::string>{fresh_rows(sql)}
+                                          : prepared_statements(connection, sql.table());
   const bool scans = std::ranges::any_of(
       statements, [&](const std::string& one) { return scans_outbox(connection, one); });
   if (!scans) return;
@@ -380,9 +413,9 @@ void check_plan(Connection& connection, const Mapping& mapping, Findings& findin
       .fix =
           "Create the indexes that the findings above name, then run ANALYZE if it was ever "
           "run."};
-  if (mapping.foreign()) {
+  if (mapping.foreign) {
     finding.fix_kind = FixKind::sql;
-    finding.fix = index_of_open_rows(sql);
+    finding.fix = sql.create_pending_index();
   }
   findings.push_back(std::move(finding));
 }

@@ -184,23 +184,6 @@ void add_outdated_own_tables(const Connection& connection, const std::vector<Sch
        .fix = statements_of(own)});
 }
 
-// So that the rest can be looked at before the relay was ever started: tables that are missing are
-// made for this connection alone, in memory.
-void make_missing_tables(Connection& connection, const std::vector<SchemaGap>& own) {
-  constexpr std::string_view kCreate = "CREATE TABLE ";
-  connection.database().exec("PRAGMA query_only=OFF; PRAGMA temp_store=MEMORY");
-  std::set<std::string> made;
-  for (const SchemaGap& gap : own) {
-    if (gap.kind == Kind::table && gap.statement.starts_with(kCreate)) {
-      connection.database().exec("CREATE TEMP TABLE " + gap.statement.substr(kCreate.size()));
-      made.insert(gap.table);
-    } else if (gap.kind == Kind::index && made.contains(gap.table)) {
-      connection.database().exec(gap.statement);
-    }
-  }
-  connection.database().exec("PRAGMA query_only=ON");
-}
-
 bool check_own_tables(Connection& connection, const StoreSettings& settings,
                       const std::vector<SchemaGap>& gaps, Findings& findings) {
   const std::int64_t major = relay_schema_major(connection);
@@ -215,7 +198,7 @@ bool check_own_tables(Connection& connection, const StoreSettings& settings,
     return false;
   }
   add_missing_own_tables(connection, settings, own, findings);
-  make_missing_tables(connection, own);
+  pretend_relay_tables(connection, gaps);
   return true;
 }
 
@@ -299,7 +282,7 @@ bool check_schema(Connection& connection, const StoreSettings& settings, const M
   const bool broken =
       std::any_of(findings.begin() + static_cast<std::ptrdiff_t>(before), findings.end(), is_error);
   if (!check_own_tables(connection, settings, gaps, findings) || broken) return false;
-  if (mapping.foreign() && !has_outbox(connection, mapping)) {
+  if (mapping.foreign && !has_outbox(connection, mapping)) {
     findings.push_back(missing_foreign_table(connection, mapping));
     return false;
   }

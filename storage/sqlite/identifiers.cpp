@@ -2,22 +2,66 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <iterator>
 
+#include "storage/sqlite/headers.h"
 #include "storage/sqlite/row_handle.h"
 
 namespace outbox::sqlite {
+namespace {
 
+// Which byte comes when.
+constexpr std::array<std::size_t, 16> kGuidOrder{3, 2, 1,  0,  5,  4,  7,  6,
+                                                 8, 9, 10, 11, 12, 13, 14, 15};
+
+std::optional<std::string> from_hex(std::string_view digits) {
+  if (digits.size() % 2 != 0) return std::nullopt;
+  std::string bytes(digits.size() / 2, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    unsigned char byte = 0;
+    const char* const begin = digits.data() + 2 * i;
+    if (std::from_chars(begin, begin + 2, byte, 16).ptr != begin + 2) return std::nullopt;
+    bytes[i] = static_cast<char>(byte);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+// A hyphen stands after the 4th, 6th, 8th and 10th byte.
 std::optional<std::string> guid_text(std::string_view bytes) {
-  // Which byte comes when; a hyphen stands after the 4th, 6th, 8th and 10th.
-  constexpr std::array<std::size_t, 16> order{3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15};
-  if (bytes.size() != order.size()) return std::nullopt;
+  if (bytes.size() != kGuidOrder.size()) return std::nullopt;
   std::string text;
-  for (std::size_t i = 0; i < order.size(); ++i) {
+  for (std::size_t i = 0; i < kGuidOrder.size(); ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += fmt::format("{:02x}", static_cast<unsigned char>(bytes[order.at(i)]));
+    text += fmt::format("{:02x}", static_cast<unsigned char>(bytes[kGuidOrder.at(i)]));
   }
   return text;
+}
+
+std::optional<std::string> guid_bytes(std::string_view text) {
+  std::string digits;
+  std::copy_if(text.begin(), text.end(), std::back_inserter(digits),
+               [](char letter) { return letter != '-'; });
+  const auto as_written = from_hex(digits);
+  if (!as_written || as_written->size() != kGuidOrder.size()) return std::nullopt;
+  std::string bytes(kGuidOrder.size(), '\0');
+  for (std::size_t i = 0; i < kGuidOrder.size(); ++i) bytes[kGuidOrder.at(i)] = (*as_written)[i];
+  return bytes;
+}
+
+std::string hex_text(std::string_view bytes) {
+  std::string text = "x'";
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text + "'";
+}
+
+std::optional<std::string> hex_bytes(std::string_view text) {
+  if (!text.starts_with("x'") || !text.ends_with('\'') || text.size() < 3) return std::nullopt;
+  return from_hex(text.substr(2, text.size() - 3));
 }
 
 namespace {
@@ -45,8 +89,10 @@ void add_fingerprint_function(sqlite3* connection) {
 
 std::string rendered_id(const Query::Rows& rows, int index) {
   std::string text = rows.text(index);
-  if (!rows.column(index).isBlob()) return text;
-  return guid_text(text).value_or(text);
+  const bool is_blob = rows.column(index).isBlob();
+  if (is_blob) return guid_text(text).value_or(hex_text(text));
+  const bool readable = is_utf8(text) && text.find('\0') == std::string::npos;
+  return readable ? text : hex_text(text);
 }
 
 }  // namespace outbox::sqlite

@@ -15,7 +15,15 @@ namespace outbox::sqlite {
 // lower-case, with hyphens. Nothing for another number of bytes.
 std::optional<std::string> guid_text(std::string_view bytes);
 
-// The column's value as an id, however the table keeps it. Bytes that are no GUID come as they are.
+// The other way round; nothing if the text is no such thing.
+std::optional<std::string> guid_bytes(std::string_view text);
+
+// x'00ff', and the other way round; nothing if the text is no such thing.
+std::string hex_text(std::string_view bytes);
+std::optional<std::string> hex_bytes(std::string_view text);
+
+// The column's value as an id, however the table keeps it. What is neither a GUID nor a readable
+// text comes in hexadecimal.
 std::string rendered_id(const Query::Rows& rows, int index);
 
 // Makes kFingerprintFunction known to SQL on this connection: of an id, however the table keeps it,

@@ -143,14 +143,15 @@ void check_essentials(const Mapping& mapping) {
   }
 }
 
-// Declared types that make SQLite store a text of digits as a number.
+// Whether a column of that declared type is for numbers. To SQLite many a name of another kind
+// (STRING, ENUM) is one, too, but there a text stays a text.
 bool is_numeric(const std::string& type) {
   const std::string name = lower(type);
-  if (name.find("int") != std::string::npos) return true;
-  for (const char* text : {"char", "clob", "text", "blob"}) {
-    if (name.find(text) != std::string::npos) return false;
-  }
-  return !name.empty();
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (has("int")) return true;
+  if (has("char") || has("clob") || has("text") || has("blob")) return false;
+  return has("real") || has("floa") || has("doub") || has("numeric") || has("number") ||
+         has("dec") || has("bool");
 }
 
 bool is_number(const std::string& text) {
@@ -184,7 +185,7 @@ void resolve_columns(Mapping& mapping, const std::vector<TableColumn>& columns) 
   if (missing.empty()) return;
   throw Unusable(fmt::format(
       "the table {} has no column {}: {}", mapping.table, listed(missing),
-      mapping.foreign()
+      mapping.foreign
           ? "name its columns in store.columns, or choose another store.preset "
             "(outbox-relay mapping detect proposes one)"
           : "if it was not made for this relay, choose its store.preset (outbox-relay mapping "
@@ -253,6 +254,7 @@ Mapping mapping_of(const StoreSettings& settings) {
   Mapping mapping = preset_named(settings.preset);
   check_table_name(settings.table);
   mapping.table = settings.table;
+  mapping.foreign = settings.foreign();
   for (const auto& [key, name] : settings.columns) override_column(mapping, key, name);
   for (const auto& [key, value] : settings.states) override_state(mapping, key, value);
   if (!settings.times.empty()) mapping.times = time_format(settings.times);

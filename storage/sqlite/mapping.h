@@ -68,20 +68,19 @@ struct ColumnChoice {
 struct Mapping {
   std::string table;
   std::string preset;
+  bool foreign = false;  // see StoreSettings::foreign()
   std::vector<ColumnChoice> choices;
   Columns columns;
   States states;
   TimeFormat times = TimeFormat::iso;
   bool numeric_status = false;  // states are numbers
   std::string order;            // the rowid under a name that the table leaves it; rises by insert
+  bool stateless = false;       // rows have no state of their own; else a table without is refused
   // How message parts are read if not from a column of their own: SQL with the column's name in
   // place of each {}.
-  bool stateless = false;  // rows have no state of their own; else a table without is refused
   std::string payload_sql = "{}";
   std::string headers_sql = "{}";
 
-  // Somebody else's table, which the relay must not extend or clean up by itself.
-  bool foreign() const { return preset != "relay"; }
   // The column by which a row is known, also to the relay's own tables.
   const std::string& row_key() const {
     return columns.sequence.empty() ? columns.id : columns.sequence;

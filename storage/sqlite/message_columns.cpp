@@ -58,7 +58,7 @@ std::string required(const Query::Rows& rows, int index, const std::string& colu
 
 // Other tables may keep a GUID as its bytes.
 std::optional<std::string> guid(const Query::Rows& rows, int index, const Mapping& mapping) {
-  if (!mapping.foreign() || !rows.column(index).isBlob()) return std::nullopt;
+  if (!mapping.foreign || !rows.column(index).isBlob()) return std::nullopt;
   return guid_text(rows.text(index));
 }
 
@@ -75,14 +75,18 @@ std::optional<std::string> key_of(const Query::Rows& rows, const Mapping& mappin
 
 }  // namespace
 
-std::string message_sql(const Sql& sql, const std::string& payload, const std::string& where) {
+std::string message_sql(const Sql& sql, const std::string& loads, const std::string& where) {
   const Columns& c = sql.mapping().columns;
+  const auto if_loaded = [&](const std::string& value) {
+    return loads.empty() ? value : fmt::format("CASE WHEN {} THEN {} END", loads, value);
+  };
+  const std::string headers = c.headers == c.payload ? if_loaded(sql.headers()) : sql.headers();
   return fmt::format(
       "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {} FROM {} AS o WHERE {}",
       sql.column(c.id), sql.column(c.event_type), sql.value(c.ordering_key),
-      sql.value(c.destination), sql.value(c.content_type), sql.value(c.traceparent), sql.headers(),
-      sql.value(c.occurred_on), sql.value(c.not_before), sql.value(c.retry_count), payload,
-      sql.row_key(), sql.order(), sql.fingerprint(), sql.table(), where);
+      sql.value(c.destination), sql.value(c.content_type), sql.value(c.traceparent), headers,
+      sql.value(c.occurred_on), sql.value(c.not_before), sql.value(c.retry_count),
+      if_loaded(sql.payload()), sql.row_key(), sql.order(), sql.fingerprint(), sql.table(), where);
 }
 
 Message MessageColumns::read(const Query::Rows& rows, std::uint64_t payload_size, bool loads) {
@@ -121,9 +125,9 @@ void MessageColumns::read_times(const Query::Rows& rows, Message& message) {
     if (message.defect) return;
     message.defect =
         fmt::format("column {}: holds no time{}", column,
-                    mapping_.foreign() ? " (store.times says how numbers are read)" : "");
+                    mapping_.foreign ? " (store.times says how numbers are read)" : "");
   };
-  if (!rows.null(kOccurredOn) || !mapping_.foreign()) {
+  if (!rows.null(kOccurredOn) || !mapping_.foreign) {
     std::string occurred = rows.text(kOccurredOn);
     if (const auto time = times_.read(occurred)) {
       message.occurred_on = has_rfc3339_form(occurred) ? std::move(occurred) : to_text(*time);

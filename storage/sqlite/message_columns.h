@@ -11,8 +11,9 @@
 
 namespace outbox::sqlite {
 
-// A SELECT of them, with `payload` for the payload.
-std::string message_sql(const Sql& sql, const std::string& payload, const std::string& where);
+// A SELECT of them. The payload's column is read only where `loads`, a condition, holds; always if
+// that is empty.
+std::string message_sql(const Sql& sql, const std::string& loads, const std::string& where);
 
 // More columns of it.
 constexpr int kKeyColumn = 11;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "storage/sqlite/desk.h"
+#include "storage/sqlite/identifiers.h"
 #include "storage/sqlite/lock_file.h"
 #include "storage/sqlite/schema.h"
 #include "storage/sqlite/side_rows.h"
@@ -38,9 +40,9 @@ std::uint32_t count_of(const Query::Rows& row, int index) {
 
 std::string error_columns(const Sql& sql, bool dead) {
   const Columns& c = sql.mapping().columns;
-  return fmt::format("{}, {}, coalesce({}, r.retry_count), coalesce({}, r.error), {}",
-                     sql.column(c.event_type), sql.column(c.id), sql.value(c.retry_count),
-                     sql.value(c.last_error), dead ? 1 : 0);
+  return fmt::format("{}, {}, {}, {}, {}", sql.column(c.event_type), sql.column(c.id),
+                     Desk::either(sql.value(c.retry_count), "retry_count"),
+                     Desk::either(sql.value(c.last_error), "error"), dead ? 1 : 0);
 }
 
 // Failed rows and dead letters, each by the end of its index where the newest are.
@@ -64,7 +66,7 @@ void read_errors(Connection& connection, const std::string& outbox, const std::s
   auto rows = query.rows(outbox);
   while (rows.next()) {
     overview.errors.push_back({.event_type = rows.text(0),
-                               .id = rows.text(1),
+                               .id = rendered_id(rows, 1),
                                .attempts = count_of(rows, 2),
                                .error = rows.text(3),
                                .dead = rows.integer(4) != 0});

@@ -90,7 +90,9 @@ Mapping cap_preset() {
       {&Columns::status, "status", {"StatusName"}, kRequired},
   };
   mapping.states = {"Scheduled", "Failed", "Succeeded", ""};
-  mapping.payload_sql = "CASE WHEN json_valid({}) THEN json_extract({}, '$.Value') END";
+  mapping.payload_sql =
+      "CASE WHEN json_valid({}) THEN iif(json_type({}, '$.Value') = 'null', 'null', "
+      "json_extract({}, '$.Value')) END";
   mapping.headers_sql =
       "CASE WHEN json_valid({}) THEN (SELECT json_group_object(key, value) "
       "FROM json_each({}, '$.Headers') WHERE value IS NOT NULL) END";

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <climits>
 #include <utility>
 
 #include "storage/sqlite/row_handle.h"
@@ -18,17 +17,11 @@ constexpr std::uint64_t kValueBytesMax = 1u << 20;
 constexpr std::size_t kSparseness = 2;
 
 std::string one_sql(const Sql& sql) {
-  return message_sql(sql, fmt::format("CASE WHEN ?2 THEN {} END", sql.payload()),
-                     fmt::format("{} = ?1", sql.row_key()));
+  return message_sql(sql, "?2", fmt::format("{} = ?1", sql.row_key()));
 }
 
 std::string run_sql(const Sql& sql) {
-  return message_sql(sql, sql.payload(),
-                     fmt::format("{0} BETWEEN ?1 AND ?2 ORDER BY {0}", sql.order()));
-}
-
-bool is_too_big(const SQLite::Exception& error) {
-  return (error.getErrorCode() & 0xff) == SQLITE_TOOBIG;
+  return message_sql(sql, {}, fmt::format("{0} BETWEEN ?1 AND ?2 ORDER BY {0}", sql.order()));
 }
 
 // Whether these rows lie close together in the table, and all of them may be loaded.
@@ -43,22 +36,6 @@ bool is_run(std::span<const Picked> rows, std::uint64_t payload_max) {
                      static_cast<std::uint64_t>(rows.front().place);
   return width < kSparseness * rows.size();
 }
-
-// While it lives, SQLite fails to read a larger value instead of taking the memory for it.
-class ValueLimit {
- public:
-  ValueLimit(Connection& connection, std::uint64_t bytes)
-      : handle_(connection.database().getHandle()),
-        before_(sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH,
-                              static_cast<int>(std::min<std::uint64_t>(bytes, INT_MAX)))) {}
-  ~ValueLimit() { sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, before_); }
-  ValueLimit(const ValueLimit&) = delete;
-  ValueLimit& operator=(const ValueLimit&) = delete;
-
- private:
-  sqlite3* handle_;
-  int before_;
-};
 
 }  // namespace
 
@@ -146,8 +123,8 @@ std::vector<Picked> RowReader::leased_under(std::int64_t incarnation, LeaseId ep
 }
 
 std::optional<Message> RowReader::read(const Picked& picked, std::uint64_t payload_max) {
+  const bool loads = picked.payload_size <= payload_max;
   try {
-    const bool loads = picked.payload_size <= payload_max;
     auto rows = one_.rows(picked.key, loads ? 1 : 0);
     if (!rows.next()) return std::nullopt;
     return named(rows, picked, loads);

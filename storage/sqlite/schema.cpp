@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "storage/sqlite/conditions.h"
+
 namespace outbox::sqlite {
 namespace {
 
@@ -171,7 +173,7 @@ void require_key(Connection& connection, const Mapping& mapping,
   for (const TableColumn& column : columns) {
     if (column.name != key) continue;
     const bool is_order = key == mapping.order;
-    if (mapping.foreign() && may_come_again(connection, mapping.table, column)) {
+    if (mapping.foreign && may_come_again(connection, mapping.table, column)) {
       throw Unusable(fmt::format(
           "the numbers in column {} of the table {} in {} may be given out again, since it has no "
           "AUTOINCREMENT: what the relay notes of a deleted row would be taken for a new one; map "
@@ -256,9 +258,8 @@ std::vector<TableColumn> columns_of(Connection& connection, const std::string& t
 }
 
 std::string outbox_ddl(const Mapping& mapping) {
-  if (mapping.foreign()) return {};
+  if (mapping.foreign) return {};
   const Columns& c = mapping.columns;
-  const States& s = mapping.states;
   const IndexNames names = index_names(mapping);
   const std::string table = quoted(mapping.table);
   std::string ddl = fmt::format(
@@ -271,30 +272,27 @@ std::string outbox_ddl(const Mapping& mapping) {
       "  {} TEXT,\n  {} TEXT,\n  {} TEXT,\n  {} TEXT,\n"
       "  {} BLOB NOT NULL);\n",
       table, c.sequence, c.id, c.event_type, c.ordering_key, c.destination, c.content_type,
-      c.headers, c.traceparent, c.occurred_on, c.not_before, c.status, literal(s.pending),
-      c.retry_count, c.next_attempt, c.last_error, c.processed_on, c.dead_letter_reason, c.payload);
+      c.headers, c.traceparent, c.occurred_on, c.not_before, c.status,
+      literal(mapping.states.pending), c.retry_count, c.next_attempt, c.last_error, c.processed_on,
+      c.dead_letter_reason, c.payload);
   const auto index = [&](const std::string& name, const std::string& columns,
                          const std::string& where) {
     ddl += fmt::format("CREATE INDEX IF NOT EXISTS {}\n  ON {} ({}) WHERE {};\n", quoted(name),
                        table, columns, where);
   };
-  index(names.pending, mapping.order, fmt::format("{} = {}", c.status, literal(s.pending)));
-  index(names.failed, c.next_attempt + ", " + mapping.order,
-        fmt::format("{} = {}", c.status, literal(s.failed)));
-  index(names.dead, mapping.order, fmt::format("{} = {}", c.status, literal(s.dead_lettered)));
-  index(names.open_key, c.ordering_key + ", " + mapping.order,
-        fmt::format("{} IS NOT NULL AND {} IN ({}, {})", c.ordering_key, c.status,
-                    literal(s.pending), literal(s.failed)));
-  index(names.dead_key, c.ordering_key + ", " + mapping.order,
-        fmt::format("{} IS NOT NULL AND {} = {}", c.ordering_key, c.status,
-                    literal(s.dead_lettered)));
+  const std::string keyed = c.ordering_key + " IS NOT NULL AND ";
+  index(names.pending, mapping.order, is_pending(mapping, ""));
+  index(names.failed, c.next_attempt + ", " + mapping.order, is_failed(mapping, ""));
+  index(names.dead, mapping.order, is_dead(mapping, ""));
+  index(names.open_key, c.ordering_key + ", " + mapping.order, keyed + is_open(mapping, ""));
+  index(names.dead_key, c.ordering_key + ", " + mapping.order, keyed + is_dead(mapping, ""));
   return ddl;
 }
 
 std::string relay_ddl() { return kRelayTables + std::string("\n") + meta_ddl(); }
 
 std::string complete_ddl(const Mapping& mapping) {
-  if (mapping.foreign()) return relay_ddl();
+  if (mapping.foreign) return relay_ddl();
   return "PRAGMA journal_mode=WAL;\n\n" + outbox_ddl(mapping) + relay_ddl();
 }
 

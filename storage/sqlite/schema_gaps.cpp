@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "storage/sqlite/schema.h"
@@ -203,6 +204,24 @@ class Comparison {
 
 std::vector<SchemaGap> schema_gaps(Connection& connection, const Mapping& mapping) {
   return Comparison(connection, mapping).gaps();
+}
+
+void pretend_relay_tables(Connection& connection, const std::vector<SchemaGap>& gaps) {
+  constexpr std::string_view kCreate = "CREATE TABLE ";
+  SQLite::Database& database = connection.database();
+  const bool query_only = database.execAndGet("PRAGMA query_only").getInt() != 0;
+  database.exec("PRAGMA query_only=OFF; PRAGMA temp_store=MEMORY");
+  std::set<std::string> made;
+  for (const SchemaGap& gap : gaps) {
+    if (!gap.own) continue;
+    if (gap.kind == SchemaGap::Kind::table && gap.statement.starts_with(kCreate)) {
+      database.exec("CREATE TEMP TABLE " + gap.statement.substr(kCreate.size()));
+      made.insert(gap.table);
+    } else if (gap.kind == SchemaGap::Kind::index && made.contains(gap.table)) {
+      database.exec(gap.statement);
+    }
+  }
+  if (query_only) database.exec("PRAGMA query_only=ON");
 }
 
 std::int64_t relay_schema_major(Connection& connection) {

@@ -22,6 +22,10 @@ struct SchemaGap {
 // In the order in which the statements can be run. Throws SQLite::Exception.
 std::vector<SchemaGap> schema_gaps(Connection& connection, const Mapping& mapping);
 
+// Where the relay's own tables are missing, makes them for this connection alone, in memory: so
+// that the rest can be looked at before a relay was ever started.
+void pretend_relay_tables(Connection& connection, const std::vector<SchemaGap>& gaps);
+
 // Version of the relay's own tables; 0 if there are none, or nothing says so.
 std::int64_t relay_schema_major(Connection& connection);
 

@@ -44,7 +44,6 @@ Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   selection_ = {};
   picked_.clear();
   free_up_to_.clear();
-  require_key_index();
   const std::size_t budget = std::max(kBudgetMin, kBudgetFactor * scene.limit);
   if (candidates_.begin(scene.now, scene.wall, scene.changed, scene.look_only, budget)) {
     blocked_.clear();
@@ -60,16 +59,16 @@ Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
 }
 
 // Each row's predecessors would be looked for in the whole table, under the write lock.
-void Selector::require_key_index() {
-  const bool keyed = request_.ordering == Ordering::key &&
+std::optional<std::string> Selector::obstacle(const LeaseRequest& request) {
+  const bool keyed = request.ordering == Ordering::key &&
                      !sql_.mapping().columns.ordering_key.empty() && !sql_.has_key_index();
-  if (!keyed) return;
+  if (!keyed) return std::nullopt;
   auto rows = span_.rows();
-  if (!rows.next() || rows.integer(0) <= kUnindexedMax) return;
-  throw Unusable(fmt::format(
+  if (!rows.next() || rows.integer(0) <= kUnindexedMax) return std::nullopt;
+  return fmt::format(
       "the table {} is too large for relay.ordering: key without an index on {}: {} (or set "
       "relay.ordering: none)",
-      outbox_, sql_.mapping().columns.ordering_key, sql_.create_key_index()));
+      outbox_, sql_.mapping().columns.ordering_key, sql_.create_key_index());
 }
 
 void Selector::start_over() {

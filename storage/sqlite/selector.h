@@ -49,6 +49,11 @@ class Selector {
  public:
   Selector(Connection& connection, const Sql& sql, std::string outbox);
 
+  // Why such rows can't be selected, and what to do; nothing if they can. The table may grow into
+  // it: what is held must still be settled then.
+  std::optional<std::string> obstacle(const LeaseRequest& request);
+
+  // Needs that there is no obstacle.
   Selection select(const LeaseRequest& request, const Scene& scene);
 
   // Forgets where it was: what it has chosen was not leased.
@@ -67,7 +72,6 @@ class Selector {
   void pick_in_table_order();
   std::vector<Candidate> collect_retries();
   bool enough(std::size_t target) const;
-  void require_key_index();
 
   Step pick(const Candidate& candidate);
   bool waits(const Candidate& candidate);

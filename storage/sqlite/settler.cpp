@@ -91,11 +91,7 @@ std::optional<Query> query_if(Connection& connection, const std::string& sql) {
 std::string printable(const Value& key) {
   if (const auto* number = std::get_if<std::int64_t>(&key)) return fmt::format("{}", *number);
   if (const auto* text = std::get_if<std::string>(&key)) return fmt::format("'{}'", *text);
-  std::string hex = "x'";
-  for (const char byte : std::get<Blob>(key).bytes) {
-    hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  }
-  return hex + "'";
+  return hex_text(std::get<Blob>(key).bytes);
 }
 
 // Errors of one row, not of the database: constraints, triggers, a value of the wrong kind.
@@ -140,11 +136,11 @@ Settler::Settler(Connection& connection, const Sql& sql, std::string outbox, Sid
       mark_failed_(query_if(connection, failed_sql(sql))),
       mark_dead_(query_if(connection, dead_sql(sql))),
       look_(connection.database(),
-            fmt::format("SELECT {}, {}, {}, {}, {} FROM {} AS o WHERE {} = ?1", sql.state_name(),
-                        sql.value(sql.mapping().columns.retry_count),
+            fmt::format("SELECT {}, {}, {}, {}, {}, {} FROM {} AS o WHERE {} = ?1",
+                        sql.state_name(), sql.value(sql.mapping().columns.retry_count),
                         sql.column(sql.mapping().columns.id),
-                        sql.column(sql.mapping().columns.event_type), sql.order(), sql.table(),
-                        sql.row_key())),
+                        sql.column(sql.mapping().columns.event_type), sql.order(),
+                        sql.fingerprint(), sql.table(), sql.row_key())),
       audit_(connection.database(),
              "INSERT INTO outbox_relay_audit (outbox, row_key, event_id, at, action, reason) "
              "VALUES (?1, ?2, ?3, ?4, 'dead_letter', ?5)"),
@@ -172,8 +168,7 @@ void Settler::settle(const Settlement& settlement, const Holder& holder, Settled
 
 // Whether the row found by look_ is the one that was leased.
 bool Settler::names(const RowHandle& handle, const Query::Rows& rows) {
-  return handle.fingerprint == kAnyFingerprint ||
-         handle.fingerprint == fingerprint_of_id(rendered_id(rows, 2));
+  return handle.fingerprint == kAnyFingerprint || handle.fingerprint == rows.integer(5);
 }
 
 bool Settler::is_the_same_row(const RowHandle& row) {
@@ -351,6 +346,8 @@ std::optional<int> Settler::write_in_place(const RowHandle& handle, const SideRo
   }
   if (careful_) savepoint_.run();
   try {
+    // Other columns than the payload may be what makes the row too large to be rewritten.
+    const ValueLimit limit(connection_, kRewriteMax + kRewriteSlack);
     const int changed = update(handle, side, change, holder);
     if (careful_) release_savepoint_.run();
     return changed;
@@ -364,7 +361,7 @@ std::optional<int> Settler::write_in_place(const RowHandle& handle, const SideRo
     if (!careful_ || !connection_.in_transaction()) throw NeedsCare(error.what());
     undo_savepoint_.run();
     release_savepoint_.run();
-    isolate(row, error.what(), settled);
+    if (!is_too_big(error)) isolate(row, error.what(), settled);
     return std::nullopt;
   }
 }
@@ -453,7 +450,7 @@ BuriedRow Settler::bury_crashed(const Value& row, std::uint32_t crashes, const H
   {
     auto rows = look_.rows(row);
     if (rows.next()) {
-      side.fingerprint = fingerprint_of_id(rendered_id(rows, 2));
+      side.fingerprint = static_cast<std::uint32_t>(rows.integer(5));
       buried.attempts =
           static_cast<std::uint32_t>(side.state ? side.retry_count.value_or(0) : rows.integer(1));
       buried.id = rendered_id(rows, 2);

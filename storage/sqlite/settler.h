@@ -22,7 +22,8 @@ struct NeedsCare : std::runtime_error {
 
 // A row larger than this is never rewritten, since SQLite writes the record as a whole: its state
 // is kept beside it.
-constexpr std::uint64_t kRewriteMax = 1u << 20;
+constexpr std::uint64_t kRewriteMax = 1u << 20;     // of payload
+constexpr std::uint64_t kRewriteSlack = 64u << 10;  // of all the rest
 
 // Who settles, in which turn.
 struct Holder {

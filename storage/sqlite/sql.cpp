@@ -8,6 +8,11 @@
 #include "storage/sqlite/side_rows.h"
 
 namespace outbox::sqlite {
+namespace {
+
+constexpr const char* kNoAlias = "";
+
+}  // namespace
 
 Sql::Sql(Connection& connection, Mapping mapping)
     : connection_(connection), mapping_(std::move(mapping)), names_(index_names(mapping_)) {
@@ -25,7 +30,8 @@ bool Sql::fits(const std::string& index, const std::string& where) const {
     Query probe(connection_.database(), fmt::format("SELECT 1 FROM {} AS o INDEXED BY {} WHERE {}",
                                                     table(), quoted(index), where));
     return true;
-  } catch (const SQLite::Exception&) {
+  } catch (const SQLite::Exception& error) {
+    if (error.getErrorCode() != SQLITE_ERROR) throw;  // not about the statement
     return false;
   }
 }
@@ -33,41 +39,6 @@ bool Sql::fits(const std::string& index, const std::string& where) const {
 std::string Sql::from(const std::string& index) const {
   const std::string source = table() + " AS o";
   return index.empty() ? source : source + " INDEXED BY " + quoted(index);
-}
-
-// False for a state that the table does not have.
-std::string Sql::is(const std::string& state) const {
-  if (!has_status() || state.empty()) return "0";
-  return status() + " = " + state_literal(state);
-}
-
-std::string Sql::state_literal(const std::string& state) const {
-  return mapping_.numeric_status ? state : literal(state);
-}
-
-std::string Sql::is_pending() const {
-  return mapping_.holds_failed() ? is(mapping_.states.pending) : is_open();
-}
-
-std::string Sql::is_failed() const {
-  return mapping_.holds_failed() ? is(mapping_.states.failed) : "0";
-}
-
-std::string Sql::is_processed() const {
-  if (has_status()) return is(mapping_.states.processed);
-  if (mapping_.columns.processed_on.empty()) return "0";
-  return column(mapping_.columns.processed_on) + " IS NOT NULL";
-}
-
-std::string Sql::is_open() const {
-  const States& s = mapping_.states;
-  if (has_status()) {
-    if (s.failed.empty()) return is(s.pending);
-    return fmt::format("{} IN ({}, {})", status(), state_literal(s.pending),
-                       state_literal(s.failed));
-  }
-  if (mapping_.columns.processed_on.empty()) return "1";
-  return column(mapping_.columns.processed_on) + " IS NULL";
 }
 
 std::string Sql::state_name() const {
@@ -81,17 +52,22 @@ std::string Sql::state_name() const {
 }
 
 std::string Sql::create_key_index() const {
+  return create_index(index_names(mapping_).open_key, mapping_.columns.ordering_key,
+                      sqlite::is_open(mapping_, kNoAlias));
+}
+
+std::string Sql::create_pending_index() const {
   const Columns& c = mapping_.columns;
-  std::string where;
-  if (has_status()) {
-    where = fmt::format(
-        " WHERE {} IN ({}{})", quoted(c.status), state_literal(mapping_.states.pending),
-        mapping_.states.failed.empty() ? "" : ", " + state_literal(mapping_.states.failed));
-  } else if (!c.processed_on.empty()) {
-    where = fmt::format(" WHERE {} IS NULL", quoted(c.processed_on));
-  }
-  return fmt::format("CREATE INDEX {} ON {} ({}){};", quoted(index_names(mapping_).open_key),
-                     table(), quoted(c.ordering_key), where);
+  return create_index(index_names(mapping_).pending, c.status.empty() ? c.processed_on : c.status,
+                      sqlite::is_pending(mapping_, kNoAlias));
+}
+
+// Under the name by which the relay's queries look for it. Each index ends with the rowid, so that
+// equal values stand in the order of the table.
+std::string Sql::create_index(const std::string& name, const std::string& column,
+                              const std::string& where) const {
+  return fmt::format("CREATE INDEX {} ON {} ({}){};", quoted(name), table(), quoted(column),
+                     where == "1" ? "" : " WHERE " + where);
 }
 
 // Each of the two is one step into the table; together in one SELECT they would be a walk.
@@ -137,6 +113,15 @@ std::string Sql::from_side(const std::string& index) const {
   return fmt::format("outbox_relay_rows AS r{} JOIN {} AS o ON {} = r.row_key AND {}",
                      index.empty() ? "" : " INDEXED BY " + index, table(), row_key(),
                      side_row_speaks());
+}
+
+std::string Sql::select_dead(const std::string& columns, const std::string& filter) const {
+  return fmt::format(
+      "SELECT {0} FROM {1} {2} WHERE {3} AND (r.state IS NULL OR r.state = '{4}') AND {5} "
+      "UNION ALL SELECT {0} FROM {6} "
+      "WHERE r.outbox = ?1 AND r.state IS NOT NULL AND r.state = '{4}' AND NOT ({3}) AND {5}",
+      columns, from(names_.dead), side_row(), is_dead(), state::kDeadLettered, filter,
+      from_side(""));
 }
 
 std::string Sql::whole_state() const {

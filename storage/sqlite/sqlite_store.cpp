@@ -186,6 +186,7 @@ bool SqliteStore::look(const LeaseRequest& request, Time now, Turn& turn) {
   Scene looked = scene(request.limit, now);
   looked.look_only = true;
   Transaction snapshot(session_->connection, Transaction::Kind::read);
+  if (const auto obstacle = session_->selector.obstacle(request)) throw Unusable(*obstacle);
   const Selection selection = session_->selector.select(request, looked);
   snapshot.commit();
   if (!selection.rows.empty()) return true;
@@ -347,6 +348,8 @@ std::vector<Picked> SqliteStore::lease(const Work& work, const Holder& holder, T
   const LeaseRequest& request = work.request->lease;
   orders_ = session_->orders();
   if (request.limit == 0 || orders_.circuit_held || orders_.paused) return {};
+  // The next look says so. Thrown here, it would undo what was just settled.
+  if (session_->selector.obstacle(request)) return {};
   const std::size_t room = pace_.limit() - std::min(pace_.limit(), work.settlements.size());
   const std::size_t limit = std::min(request.limit, std::max(room, pace_.limit() / 4));
   Scene chosen = scene(limit, work.called);

@@ -21,7 +21,7 @@ struct TableShape {
   bool writable = true;   // a verdict changes the row
 };
 
-class MappedFixture final : public DatabaseFixture {
+class MappedFixture : public DatabaseFixture {
  public:
   explicit MappedFixture(TableShape shape);
 

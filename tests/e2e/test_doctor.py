@@ -489,12 +489,41 @@ def test_old_rows_of_a_foreign_table_have_to_be_adopted_first(world):
     assert content(outbox, *flags)
 
 
+def test_a_foreign_table_whose_columns_have_changed_since_has_to_be_adopted_anew(world):
+    outbox = foreign(world, DOTNET, """INSERT INTO "OutboxMessages" VALUES
+        ('1', 't', '{}', '2026-01-01', NULL, NULL)""")
+    flags = ("--preset", "dotnet", "--table", "OutboxMessages")
+    assert run_command("adopt", "--all", "--store", outbox.url, *flags).returncode == 0
+    outbox.query('ALTER TABLE "OutboxMessages" ADD COLUMN "Status" TEXT DEFAULT \'Pending\'')
+    finding = found(outbox, "adopted_otherwise", "error", *flags)
+    assert "status=Status" in finding["what"] and "adopt" in finding["fix"]
+    assert run_command("adopt", "--all", "--store", outbox.url, *flags).returncode == 0
+    assert content(outbox, *flags)
+
+
+def test_rows_that_have_no_key_are_found(world):
+    outbox = foreign(world, DOTNET.replace("TEXT NOT NULL PRIMARY KEY", "PRIMARY KEY"),
+                     """INSERT INTO "OutboxMessages" VALUES (NULL, 't', '{}', '', NULL, NULL),
+        (1.5, 't', '{}', datetime('now'), NULL, NULL)""")
+    flags = ("--preset", "dotnet", "--table", "OutboxMessages")
+    finding = found(outbox, "unkeyed_rows", "warning", *flags)
+    assert finding["what"].startswith("2 rows of")
+
+
+def test_a_table_too_large_to_be_ordered_without_an_index_is_found(world):
+    outbox = foreign(world, DEBEZIUM, """INSERT INTO outbox WITH RECURSIVE n (i) AS (SELECT 1 UNION
+        ALL SELECT i + 1 FROM n WHERE i < 3000) SELECT i, 'a', 'k', 't', '{}' FROM n""")
+    flags = ("--preset", "debezium", "--table", "outbox")
+    assert run_command("adopt", "--all", "--store", outbox.url, *flags).returncode == 0
+    apply(outbox, found(outbox, "key_index_missing", "information", *flags, exit_code=0))
+    assert "key_index_missing" not in doctor(outbox, *flags)[1]
+
+
 def test_a_table_for_another_preset_is_told_of_the_preset_first(world):
     outbox = foreign(world, DOTNET, DOTNET_ROWS)
     path = os.path.join(world.folder, "relay.yaml")
     with open(path, "w", encoding="utf-8") as file:
-        file.write("store: { table: OutboxMessages,"
-                   " columns: { eventType: Type, payload: Content } }\n")
+        file.write("store: { table: OutboxMessages }\n")
     finding = found(outbox, "table_unsuitable", "error", "--config", path)
     assert "store.preset" in finding["what"] and "mapping detect" in finding["what"]
     assert finding["what"].index("mapping detect") < finding["what"].index("outbox-relay init")

@@ -246,6 +246,7 @@ def test_old_rows_of_a_foreign_table_wait_until_somebody_says_what_becomes_of_th
     receiver.wait_for_requests(3, 20)
     outbox.fill(1, first=50)
     receiver.wait_for_requests(4, 20)
+    until(lambda: outbox.done() == 4, 20, "all that was to be sent is processed")
     assert outbox.value("SELECT count(*) FROM OutboxMessages WHERE Status = 'Pending'") == 7
     assert "by hand" in outbox.value(
         "SELECT reason FROM outbox_relay_audit WHERE action = 'adopt'")

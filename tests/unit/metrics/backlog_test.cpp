@@ -167,10 +167,11 @@ TEST_CASE_FIXTURE(MetricsFixture,
   CHECK(scrape[R"(store_faults_total{operation="command"})"] == 0);
 }
 
-TEST_CASE_FIXTURE(MetricsFixture, "redrives and consumers' faults show") {
+TEST_CASE_FIXTURE(MetricsFixture, "redrives, consumers' faults and pauses show") {
   Metrics metrics(options, clock);
   metrics.on_redriven(12);
   metrics.on_consumer_fault("asset.created");
+  metrics.set_paused(true);
   const Scrape scrape(metrics.exposition());
   CHECK(scrape["redriven_total"] == 12);
   CHECK(
@@ -179,6 +180,9 @@ TEST_CASE_FIXTURE(MetricsFixture, "redrives and consumers' faults show") {
   CHECK(
       scrape[R"(broker_fault_total{broker="main",event_type="asset.created",source="publish"})"] ==
       0);
+  CHECK(scrape["paused"] == 1);
+  metrics.set_paused(false);
+  CHECK(Scrape(metrics.exposition())["paused"] == 0);
 }
 
 TEST_CASE_FIXTURE(MetricsFixture, "a refused configuration shows, and the digest in use stays") {

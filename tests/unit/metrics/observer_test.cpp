@@ -279,18 +279,6 @@ TEST_CASE_FIXTURE(MetricsFixture, "the broker is up again with its first answer"
   CHECK(Scrape(metrics.exposition())[R"(broker_up{broker="main"})"] == 1);
 }
 
-TEST_CASE_FIXTURE(MetricsFixture, "a pause shows until a turn is told that it is over") {
-  Metrics metrics(options, clock);
-  TurnReport paused = turn(TurnStatus::committed);
-  paused.paused = true;
-  metrics.observer().on_turn(paused);
-  CHECK(Scrape(metrics.exposition())["paused"] == 1);
-  metrics.observer().on_turn(turn(TurnStatus::failed));
-  CHECK(Scrape(metrics.exposition())["paused"] == 1);
-  metrics.observer().on_turn(turn(TurnStatus::committed));
-  CHECK(Scrape(metrics.exposition())["paused"] == 0);
-}
-
 TEST_CASE_FIXTURE(MetricsFixture, "a relay that is stopping is not active, though its turns work") {
   Metrics metrics(options, clock);
   CHECK(Scrape(metrics.exposition())["active"] == 0);

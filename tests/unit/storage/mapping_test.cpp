@@ -101,6 +101,14 @@ TEST_CASE("what is missing or can't be is said, with what to do") {
   auto numeric = full;
   numeric.back().type = "INTEGER";
   CHECK(complaint(settings, numeric).find("store.states") != std::string::npos);
+  for (const char* type : {"STRING", "ENUM", "VARCHAR(20)"}) {
+    numeric.back().type = type;
+    CHECK(complaint(settings, numeric).empty());
+  }
+  for (const char* type : {"TINYINT", "NUMERIC(1)", "bool"}) {
+    numeric.back().type = type;
+    CHECK(complaint(settings, numeric).find("store.states") != std::string::npos);
+  }
   settings.states = {{"pending", "0"}, {"failed", "1"}, {"processed", "2"}};
   CHECK(complaint(settings, numeric).empty());
   CHECK(complaint(settings_for("dotnet"),
@@ -130,6 +138,21 @@ std::string odd_name(std::mt19937& random) {
   const auto length = 1 + random() % 4;
   for (std::size_t i = 0; i < length; ++i) name += parts[random() % parts.size()];
   return name;
+}
+
+TEST_CASE("bytes that are no id of any kind are written so that they can be typed") {
+  const std::string bytes("\0\xff'", 3);
+  CHECK(hex_text(bytes) == "x'00ff27'");
+  CHECK(hex_bytes("x'00FF27'") == bytes);
+  CHECK(hex_bytes("x''") == "");
+  for (const char* text : {"", "x'", "x'0'", "x'0g'", "00ff27", "x'00"}) {
+    CAPTURE(text);
+    CHECK_FALSE(hex_bytes(text).has_value());
+  }
+  const std::string guid("\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10", 16);
+  CHECK(guid_bytes(guid_text(guid).value()) == guid);
+  CHECK_FALSE(guid_bytes("04030201-0605-0807-090a-0b0c0d0e0f").has_value());
+  CHECK_FALSE(guid_bytes("04030201-0605-0807-090a-0b0c0d0e0fxx").has_value());
 }
 
 TEST_CASE("whatever the settings are, they are taken or refused with a reason") {

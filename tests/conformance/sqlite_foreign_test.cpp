@@ -1,0 +1,195 @@
+// Beginning and working on tables of somebody else's.
+#include <doctest/doctest.h>
+
+#include "storage/sqlite/adoption.h"
+#include "storage/sqlite/schema.h"
+#include "tests/conformance/mapped_fixture.h"
+
+namespace outbox::conformance {
+namespace {
+
+using namespace std::chrono_literals;
+using Ids = std::vector<std::string>;
+
+constexpr const char* kDotnet =
+    "CREATE TABLE box (Id PRIMARY KEY, Type TEXT, Payload TEXT, OccurredOnUtc TEXT, "
+    "ProcessedOnUtc TEXT, Status TEXT NOT NULL DEFAULT 'Pending', RetryCount INTEGER, Error TEXT, "
+    "OrderingKey TEXT)";
+
+TableShape dotnet() {
+  TableShape shape;
+  shape.create = kDotnet;
+  shape.settings.table = "box";
+  shape.settings.preset = "dotnet";
+  return shape;
+}
+
+struct ForeignFixture : MappedFixture {
+  explicit ForeignFixture(TableShape shape) : MappedFixture(std::move(shape)) { adopt({}); }
+
+  void add(const std::string& id, const std::string& key = "NULL", const char* time = "now") {
+    application().exec("INSERT INTO box (Id, Type, Payload, OccurredOnUtc, OrderingKey) VALUES (" +
+                       id + ", 't', 'p', datetime('" + time + "'), " + key + ")");
+  }
+
+  AdoptionCount adopt(const AdoptionOrder& order) {
+    sqlite::Connection connection(path(), 1s);
+    const auto mapping = sqlite::require_outbox(connection, sqlite::mapping_of(settings()));
+    sqlite::require_relay_tables(connection, true);
+    return sqlite::adopt(connection, sqlite::Sql(connection, mapping), order, clocks());
+  }
+
+  AdoptionOrder skip_all() {
+    AdoptionOrder order;
+    order.since = std::chrono::sys_days{std::chrono::year{2100} / 1 / 1};
+    return order;
+  }
+
+  std::string text(const std::string& sql) { return application().execAndGet(sql).getString(); }
+};
+
+TEST_CASE("a table that has grown too large for its order settles what is held, then says so") {
+  TableShape shape = dotnet();
+  SUBCASE("open rows have two states") {}
+  SUBCASE("open rows have one state") { shape.settings.states = {{"failed", ""}}; }
+  ForeignFixture fixture(shape);
+  fixture.add("'first'", "'k'");
+  Client relay(fixture);
+  relay.request.ordering = Ordering::key;
+  const Turn turn = committed(relay.turn());
+  REQUIRE(ids_of(turn) == Ids{"first"});
+  for (int i = 0; i < 3000; ++i) fixture.add("'r" + std::to_string(i) + "'", "'k'");
+  committed(relay.turn({delivered(turn.leased[0])}));
+  CHECK(fixture.text("SELECT Status FROM box WHERE Id = 'first'") == "Processed");
+  const Turn stuck = relay.turn();
+  REQUIRE(stuck.status == TurnStatus::unusable);
+  const auto begin = stuck.error.find("CREATE INDEX");
+  REQUIRE(begin != std::string::npos);
+  fixture.application().exec(stuck.error.substr(begin, stuck.error.find(';', begin) - begin));
+  CHECK(ids_of(committed(relay.turn())).size() == 100);
+}
+
+TEST_CASE("what is leased or decided is not skipped by an adoption") {
+  ForeignFixture fixture(dotnet());
+  for (const char* id : {"'leased'", "'dead'", "'failed'", "'waiting'"}) fixture.add(id);
+  Client relay(fixture);
+  const Turn turn = committed(relay.lease(3));
+  REQUIRE(ids_of(turn) == Ids{"leased", "dead", "failed"});
+  committed(relay.settle({dead(turn.leased[1], DeadReason::permanent), retry(turn.leased[2], 1h)}));
+  const AdoptionCount count = fixture.adopt(fixture.skip_all());
+  CHECK(count.skipped == 1);
+  CHECK(count.taken == 0);
+  committed(relay.settle({delivered(turn.leased[0])}));
+  CHECK(fixture.text("SELECT Status FROM box WHERE Id = 'leased'") == "Processed");
+  CHECK(fixture.open_desk()->dead_letters({}).value.size() == 1);
+  CHECK(committed(relay.turn()).leased.empty());
+  fixture.advance(2h);
+  CHECK(ids_of(committed(relay.turn())) == Ids{"failed"});
+  CHECK(fixture.adopt({}).taken == 1);
+  CHECK(ids_of(committed(relay.turn())) == Ids{"waiting"});
+}
+
+TEST_CASE("another column to know rows by is another mapping") {
+  TableShape shape = dotnet();
+  shape.create =
+      "CREATE TABLE box (n INTEGER PRIMARY KEY AUTOINCREMENT, Id TEXT UNIQUE, Type TEXT, "
+      "Payload TEXT, ProcessedOnUtc TEXT)";
+  ForeignFixture fixture(shape);
+  const auto adopted_by = [&](const std::string& sequence) {
+    StoreSettings settings = fixture.settings();
+    if (!sequence.empty()) settings.columns["sequence"] = sequence;
+    sqlite::Connection connection(fixture.path(), 1s);
+    return sqlite::adopted(connection,
+                           sqlite::require_outbox(connection, sqlite::mapping_of(settings)));
+  };
+  fixture.adopt({});
+  CHECK(adopted_by("").answer == sqlite::Adopted::Answer::yes);
+  const sqlite::Adopted other = adopted_by("n");
+  CHECK(other.answer == sqlite::Adopted::Answer::as_another);
+  CHECK(other.difference.find("sequence=n") != std::string::npos);
+}
+
+TEST_CASE("a table that has the relay's own indexes can be adopted") {
+  SqliteFixture ours;
+  ours.insert({.id = "a"});
+  StoreSettings settings = ours.settings();
+  settings.columns = {{"id", "id"}};
+  sqlite::Connection connection(ours.path(), 1s);
+  const auto mapping = sqlite::require_outbox(connection, sqlite::mapping_of(settings));
+  REQUIRE(mapping.foreign);
+  sqlite::require_relay_tables(connection, true);
+  CHECK(sqlite::adopt(connection, sqlite::Sql(connection, mapping), {}, ours.clocks()).taken == 1);
+}
+
+TEST_CASE("rows without a key are not mistaken for the one whose key is 0") {
+  TableShape shape = dotnet();
+  shape.settings.states = {{"deadLettered", "Dead"}};
+  shape.settings.columns = {{"deadLetterReason", "Error"}, {"lastError", ""}};
+  ForeignFixture fixture(shape);
+  for (const char* id : {"NULL", "NULL", "1.5", "0"}) fixture.add(id);
+  fixture.application().exec("UPDATE box SET Status = 'Dead'");
+  CHECK(fixture.adopt({}).taken == 0);
+  const auto desk = fixture.open_desk();
+  const auto letters = desk->dead_letters({}).value;
+  REQUIRE(letters.size() == 1);
+  CHECK(letters[0].id == "0");
+  CHECK(desk->discard({}, "test", {}).value == 1);
+  CHECK(fixture.number("SELECT count(*) FROM box") == 3);
+}
+
+TEST_CASE("a row whose id nobody can read can still be named") {
+  ForeignFixture fixture(dotnet());
+  fixture.add("x'00ff'");
+  fixture.add("CAST(x'ff41' AS TEXT)");
+  Client relay(fixture);
+  const Turn turn = committed(relay.turn());
+  REQUIRE(turn.leased.size() == 2);
+  for (const Message& message : turn.leased) {
+    CHECK(message.defect.has_value());
+    committed(relay.settle({dead(message, DeadReason::invalid_row)}));
+  }
+  const auto desk = fixture.open_desk();
+  for (const char* id : {"x'00ff'", "x'ff41'"}) {
+    CAPTURE(id);
+    REQUIRE(desk->message(id, 10).value.size() == 1);
+    CHECK(desk->message(id, 10).value[0].summary.id == id);
+    DeadLetterFilter filter;
+    filter.ids = {id};
+    CHECK(desk->redrive(filter, "test", {}).value == 1);
+  }
+  CHECK(committed(relay.turn()).leased.size() == 2);
+}
+
+TEST_CASE("a CAP message may have the value null, and one too large is not read at all") {
+  TableShape shape;
+  shape.create =
+      "CREATE TABLE box (Id INTEGER PRIMARY KEY AUTOINCREMENT, Version TEXT, Name TEXT, Content "
+      "TEXT, Retries INTEGER, Added TEXT, ExpiresAt TEXT, StatusName TEXT)";
+  shape.settings.table = "box";
+  shape.settings.preset = "cap";
+  ForeignFixture fixture(shape);
+  const auto add = [&](const std::string& content) {
+    fixture.application().exec(
+        "INSERT INTO box (Name, Content, Retries, StatusName) VALUES ('n', " + content +
+        ", 0, 'Scheduled')");
+  };
+  add(R"('{"Headers": {"a": "b"}, "Value": null}')");
+  add(R"('{"Headers": {}}')");
+  add(R"('{"Headers": {}, "Value": "' || printf('%.*c', 6000000, 'x') || '"}')");
+  fixture.adopt({});
+  Client relay(fixture);
+  const Turn turn = committed(relay.turn());
+  REQUIRE(turn.leased.size() == 3);
+  CHECK(turn.leased[0].payload == "null");
+  CHECK(turn.leased[0].headers.size() == 1);
+  CHECK(turn.leased[1].defect.has_value());
+  CHECK_FALSE(turn.leased[2].defect.has_value());
+  CHECK(turn.leased[2].payload_size > 6000000);
+  CHECK(turn.leased[2].id == "3");
+  const auto shown = fixture.open_desk()->message("1", 10).value;
+  REQUIRE(shown.size() == 1);
+  CHECK(shown[0].headers == R"({"a":"b"})");
+}
+
+}  // namespace
+}  // namespace outbox::conformance

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <random>
 
 namespace outbox {
 
@@ -50,5 +51,11 @@ class Random {
 
   std::array<std::uint64_t, 4> state_{};
 };
+
+// A seed that differs from any other's, from the system.
+inline std::uint64_t random_seed() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
 
 }  // namespace outbox

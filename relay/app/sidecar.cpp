@@ -24,11 +24,6 @@ std::string sqlite_wal_file(const std::string& url) {
   return path + "-wal";
 }
 
-std::uint64_t random_seed() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32) | device();
-}
-
 void write_last_words(const std::string& text) {
   const OwnedFd file(open(kTerminationLog, O_WRONLY | O_TRUNC | O_CLOEXEC));
   if (file.get() < 0) return;

@@ -10,6 +10,8 @@
 namespace outbox::sqlite {
 namespace {
 
+constexpr auto kCheckpointInterval = std::chrono::seconds{1};
+
 FileIdentity require_file(const std::string& path) {
   if (std::string problem = location_problem(path); !problem.empty()) throw Unusable(problem);
   const auto identity = identity_of(path);
@@ -156,7 +158,13 @@ std::uint64_t Connection::wal_bytes() const {
   return static_cast<std::uint64_t>(wal_pages_) * static_cast<std::uint64_t>(page_size_);
 }
 
-void Connection::checkpoint() noexcept {
+void Connection::checkpoint_if_over(std::uint64_t bytes, Time now) noexcept {
+  if (wal_bytes() <= bytes) {
+    checkpointed_at_.reset();
+    return;
+  }
+  if (checkpointed_at_ && now - *checkpointed_at_ < kCheckpointInterval) return;
+  checkpointed_at_ = now;
   int pages = 0;
   int moved = 0;
   const int result = sqlite3_wal_checkpoint_v2(database_.getHandle(), "main",

@@ -6,9 +6,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
+#include "relay/clock.h"
 #include "storage/sqlite/location.h"
 #include "storage/sqlite/query.h"
 
@@ -74,8 +76,9 @@ class Connection {
 
   // Bytes in the write-ahead log, as of this connection's last commit.
   std::uint64_t wal_bytes() const;
-  // Moves what it can from the log to the database, without waiting for anybody.
-  void checkpoint() noexcept;
+  // If the log is larger than that, moves what it can to the database, without waiting for anybody,
+  // at most once a second: what a reader still needs stays, however often one tries.
+  void checkpoint_if_over(std::uint64_t bytes, Time now) noexcept;
 
  private:
   static int on_wal_commit(void* self, sqlite3*, const char*, int pages);
@@ -87,6 +90,7 @@ class Connection {
   SQLite::Database database_;
   int page_size_ = 4096;
   int wal_pages_ = 0;
+  std::optional<Time> checkpointed_at_;
   Query data_version_;
   Query schema_version_;
   Query begin_;

@@ -17,17 +17,11 @@ using HoldClock = std::chrono::steady_clock;
 
 constexpr std::size_t kLookedAtOnce = 1000;  // rows in one snapshot
 constexpr auto kThoroughInterval = std::chrono::hours{24};
-constexpr auto kCheckpointInterval = std::chrono::seconds{1};
 constexpr auto kBusyRestMin = std::chrono::milliseconds{5};
 constexpr std::uint64_t kBusyRestSpread = 10'000;  // microseconds
 constexpr int kLookRest = 4;                       // reading takes at most a fifth of the time
 constexpr int kEventIdColumn = 4;
 constexpr const char* kGone = "gone";
-
-std::uint64_t random_seed() {
-  std::random_device device;
-  return static_cast<std::uint64_t>(device()) << 32 | device();
-}
 
 // A trigger or a constraint of the application's.
 bool refuses(const SQLite::Exception& error) {
@@ -143,14 +137,12 @@ struct Cleaner::Work {
   }
 
   std::vector<Seen> look(const Value& after);
-  void checkpoint_if_over(std::uint64_t wal_limit);
 
   Desk desk;
   std::int64_t schema_version;
   std::int64_t data_version;
   std::optional<Query> look_at;
   std::optional<Query> remove;
-  std::optional<HoldClock::time_point> checkpointed_at;
   std::deque<Seen> over;  // found by the last look, not yet removed
   bool at_end = false;    // of the stage, once those are removed
 };
@@ -175,15 +167,6 @@ std::vector<Cleaner::Seen> Cleaner::Work::look(const Value& after) {
     if (!odd[index].empty()) seen[index].since = desk.times.read(odd[index]);
   }
   return seen;
-}
-
-// What a reader still needs stays in the log, however often one tries.
-void Cleaner::Work::checkpoint_if_over(std::uint64_t wal_limit) {
-  if (desk.connection.wal_bytes() <= wal_limit) return;
-  const auto now = HoldClock::now();
-  if (checkpointed_at && now - *checkpointed_at < kCheckpointInterval) return;
-  checkpointed_at = now;
-  desk.connection.checkpoint();
 }
 
 Cleaner::Cleaner(std::string path, Mapping mapping, const Clocks& clocks, std::uint64_t wal_limit)
@@ -381,7 +364,7 @@ void Cleaner::remove(std::size_t most, WallTime before, CleanStep& step) {
   count_of(stage_, step) += removed;
   pace_.held(tried, step.held);
   step.rest = CleanPace::rest(step.held, work_->others_wrote());
-  work_->checkpoint_if_over(wal_limit_);
+  work_->desk.connection.checkpoint_if_over(wal_limit_, clocks_.boot->now());
 }
 
 // A row that refuses to go, for a trigger of the application's, stays.

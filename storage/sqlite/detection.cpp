@@ -24,17 +24,6 @@ struct Fit {
   std::string problem;
 };
 
-std::vector<std::string> tables_of(Connection& connection) {
-  Query list(connection.database(),
-             "SELECT name FROM main.sqlite_schema WHERE type = 'table' "
-             "AND lower(name) NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
-             "AND lower(name) NOT LIKE 'outbox\\_relay\\_%' ESCAPE '\\' ORDER BY name");
-  std::vector<std::string> names;
-  auto rows = list.rows();
-  while (rows.next()) names.push_back(rows.text(0));
-  return names;
-}
-
 std::size_t count_columns(const Mapping& mapping) {
   return static_cast<std::size_t>(
       std::count_if(mapping.choices.begin(), mapping.choices.end(),

@@ -16,6 +16,7 @@ namespace {
 using Kind = SchemaGap::Kind;
 
 // A table that lacks so many columns was made for something else.
+constexpr std::size_t kTablesNamed = 10;
 constexpr std::ptrdiff_t kColumnsOfAnotherKind = 5;
 
 void check_journal(Connection& connection, Findings& findings) {
@@ -48,14 +49,10 @@ void check_encoding(Connection& connection, Findings& findings) {
 
 // The tables that there are, for somebody who has another name in mind.
 std::string other_tables(Connection& connection) {
-  Query list(connection.database(),
-             "SELECT name FROM main.sqlite_schema WHERE type = 'table' "
-             "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
-             "AND name NOT LIKE 'outbox\\_relay\\_%' ESCAPE '\\' ORDER BY name LIMIT 10");
-  std::string names;
-  auto rows = list.rows();
-  while (rows.next()) names += (names.empty() ? "" : ", ") + rows.text(0);
-  return names.empty() ? "It has no table at all." : "It has: " + names + ".";
+  std::vector<std::string> tables = tables_of(connection);
+  if (tables.size() > kTablesNamed) tables.resize(kTablesNamed);
+  return tables.empty() ? "It has no table at all."
+                        : fmt::format("It has: {}.", fmt::join(tables, ", "));
 }
 
 // With its indexes, so that one round is enough.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string_view>
 #include <utility>
 
 #include "storage/sqlite/connection.h"
@@ -22,14 +21,6 @@ std::string doubled(const std::string& text, char quote) {
     result += letter;
   }
   return result + quote;
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& letter : result) {
-    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  }
-  return result;
 }
 
 // Any name will do, quoted, but for characters that no log line or shell survives.
@@ -272,6 +263,14 @@ Mapping resolved(Mapping mapping, const std::vector<TableColumn>& columns) {
   resolve_states(mapping, columns);
   mapping.order = order_of(mapping, columns);
   return mapping;
+}
+
+std::string lower(std::string_view name) {
+  std::string result(name);
+  for (char& letter : result) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return result;
 }
 
 std::string quoted(const std::string& name) { return doubled(name, '"'); }

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "relay/backends.h"
@@ -104,6 +105,9 @@ Mapping mapping_of(const StoreSettings& settings);
 Mapping resolved(Mapping mapping, const std::vector<TableColumn>& columns);
 
 std::vector<std::string> preset_names();
+
+// ASCII letters in lower case: SQLite takes names that differ in them alone for the same.
+std::string lower(std::string_view name);
 
 // `name` as an SQL identifier, `text` as an SQL string literal.
 std::string quoted(const std::string& name);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "storage/sqlite/answered.h"
 #include "storage/sqlite/desk.h"
 #include "storage/sqlite/identifiers.h"
 #include "storage/sqlite/lock_file.h"
@@ -124,9 +125,8 @@ void read_orders(Connection& connection, const std::string& outbox, StoreOvervie
 }
 
 Answer<StoreOverview> overview_of(const StoreSettings& settings) {
-  Answer<StoreOverview> answer;
   const std::string path = path_of(settings.url);
-  try {
+  return answered<StoreOverview>(path, [&](StoreOverview& overview) {
     const BootClock boot;
     const Clocks clocks = system_clocks(boot);
     Connection connection(path, kPatience);
@@ -134,19 +134,11 @@ Answer<StoreOverview> overview_of(const StoreSettings& settings) {
     require_relay_tables(connection, false);
     const Sql sql(connection, mapping);
     Transaction snapshot(connection, Transaction::Kind::read);
-    answer.value.relays = relays_seen(connection, mapping.table, clocks);
-    read_orders(connection, mapping.table, answer.value);
-    read_all_errors(connection, sql, answer.value);
+    overview.relays = relays_seen(connection, mapping.table, clocks);
+    read_orders(connection, mapping.table, overview);
+    read_all_errors(connection, sql, overview);
     snapshot.commit();
-  } catch (const SQLite::Exception& error) {
-    answer.error = describe(path, error);
-  } catch (const NewerTables& error) {
-    answer.error = error.what();
-    answer.newer = true;
-  } catch (const std::exception& error) {
-    answer.error = error.what();
-  }
-  return answer;
+  });
 }
 
 }  // namespace outbox::sqlite

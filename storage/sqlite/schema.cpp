@@ -244,6 +244,17 @@ void require_known_version(Connection& connection) {
                   connection.path(), major, kSchemaMajor));
 }
 
+std::vector<std::string> tables_of(Connection& connection) {
+  Query list(connection.database(),
+             "SELECT name FROM main.sqlite_schema WHERE type = 'table' "
+             "AND lower(name) NOT LIKE 'sqlite\\_%' ESCAPE '\\' "
+             "AND lower(name) NOT LIKE 'outbox\\_relay\\_%' ESCAPE '\\' ORDER BY name");
+  std::vector<std::string> names;
+  auto rows = list.rows();
+  while (rows.next()) names.push_back(rows.text(0));
+  return names;
+}
+
 std::vector<TableColumn> columns_of(Connection& connection, const std::string& table) {
   // An INTEGER PRIMARY KEY is the rowid, but for PRIMARY KEY DESC, which gets an index.
   Query list(connection.database(),

@@ -23,6 +23,9 @@ std::string complete_ddl(const Mapping& mapping);
 // told apart, or it is a view or a table without rowid.
 Mapping require_outbox(Connection& connection, Mapping mapping);
 
+// The application's tables, by name.
+std::vector<std::string> tables_of(Connection& connection);
+
 std::vector<TableColumn> columns_of(Connection& connection, const std::string& table);
 
 // Throws NewerTables if the relay's tables are there and of a version that this program does not

@@ -50,12 +50,7 @@ std::vector<Column> columns_of(SQLite::Database& database, const std::string& ta
   return result;
 }
 
-bool same_name(std::string_view one, std::string_view other) {
-  const auto lower = [](char letter) {
-    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
-  };
-  return std::ranges::equal(one, other, {}, lower, lower);
-}
+bool same_name(std::string_view one, std::string_view other) { return lower(one) == lower(other); }
 
 const Object* find(const std::vector<Object>& objects, const Object& wanted) {
   const auto found = std::ranges::find_if(objects, [&](const Object& one) {

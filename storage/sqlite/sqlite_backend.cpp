@@ -2,6 +2,7 @@
 
 #include "relay/backends.h"
 #include "storage/sqlite/adoption.h"
+#include "storage/sqlite/answered.h"
 #include "storage/sqlite/detection.h"
 #include "storage/sqlite/doctor.h"
 #include "storage/sqlite/overview.h"
@@ -37,24 +38,13 @@ std::string apply_ddl(const StoreSettings& settings) {
 
 constexpr auto kPatience = std::chrono::seconds{5};
 
-// Asks the database; an exception is the answer's error.
 template <class Value, class Ask>
 Answer<Value> ask(const StoreSettings& settings, const Ask& question) {
-  Answer<Value> answer;
-  std::string path = settings.url;
-  try {
-    path = sqlite::path_of(settings.url);
+  const std::string path = sqlite::path_of(settings.url);
+  return sqlite::answered<Value>(path, [&](Value& value) {
     sqlite::Connection connection(path, kPatience);
-    question(connection, answer.value);
-  } catch (const SQLite::Exception& error) {
-    answer.error = sqlite::describe(path, error);
-  } catch (const sqlite::NewerTables& error) {
-    answer.error = error.what();
-    answer.newer = true;
-  } catch (const std::exception& error) {
-    answer.error = error.what();
-  }
-  return answer;
+    question(connection, value);
+  });
 }
 
 Answer<SchemaCheck> check_schema(const StoreSettings& settings) {

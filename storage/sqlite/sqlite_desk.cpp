@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "storage/sqlite/answered.h"
 #include "storage/sqlite/desk_backlog.h"
 #include "storage/sqlite/desk_messages.h"
 #include "storage/sqlite/desk_orders.h"
@@ -21,29 +22,12 @@ SqliteDesk::SqliteDesk(const StoreSettings& settings, std::function<WallTime()> 
       path_(path_of(settings.url)),
       clocks_{.boot = &boot_, .wall = std::move(wall), .boot_id = system_clocks(boot_).boot_id} {}
 
-// What was done before something went wrong stays in the answer.
 template <class Value, class Ask>
 Answer<Value> SqliteDesk::ask(const Ask& question) {
-  return guarded<Value>([&](Value& value) {
+  return answered<Value>(path_, [&](Value& value) {
     Desk desk(path_, mapping_, clocks_, kPatience);
     question(desk, value);
   });
-}
-
-template <class Value, class Work>
-Answer<Value> SqliteDesk::guarded(const Work& work) {
-  Answer<Value> answer;
-  try {
-    work(answer.value);
-  } catch (const SQLite::Exception& error) {
-    answer.error = describe(path_, error);
-  } catch (const NewerTables& error) {
-    answer.error = error.what();
-    answer.newer = true;
-  } catch (const std::exception& error) {
-    answer.error = error.what();
-  }
-  return answer;
 }
 
 Answer<Backlog> SqliteDesk::backlog() {
@@ -107,7 +91,7 @@ Answer<bool> SqliteDesk::pause(bool paused, const std::string& reason) {
 }
 
 Answer<CleanStep> SqliteDesk::clean(const CleanRequest& request) {
-  return guarded<CleanStep>([&](CleanStep& step) {
+  return answered<CleanStep>(path_, [&](CleanStep& step) {
     if (!cleaner_) {
       cleaner_ = std::make_unique<Cleaner>(path_, mapping_, clocks_, settings_.wal_limit);
     }

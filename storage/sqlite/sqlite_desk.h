@@ -41,8 +41,6 @@ class SqliteDesk final : public OutboxDesk {
  private:
   template <class Value, class Ask>
   Answer<Value> ask(const Ask& question);
-  template <class Value, class Work>
-  Answer<Value> guarded(const Work& work);
   Answer<std::uint64_t> treat(const DeadLetterFilter& filter, const Treatment& treatment,
                               const Progress& progress);
 

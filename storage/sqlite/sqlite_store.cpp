@@ -12,7 +12,6 @@ namespace {
 
 constexpr auto kExamineInterval = std::chrono::milliseconds{250};
 constexpr auto kLookInterval = std::chrono::seconds{1};
-constexpr auto kCheckpointInterval = std::chrono::seconds{1};
 constexpr auto kUnusableInterval = std::chrono::seconds{2};
 constexpr auto kRetirePatience = std::chrono::seconds{1};
 constexpr auto kPartPause = std::chrono::milliseconds{1};
@@ -21,11 +20,6 @@ constexpr std::size_t kTakeOverMax = 500;  // leases a turn, so that the write l
 constexpr int kReopenMax = 3;
 
 using HoldClock = std::chrono::steady_clock;
-
-std::uint64_t random_seed() {
-  std::random_device device;
-  return static_cast<std::uint64_t>(device()) << 32 | device();
-}
 
 bool same_question(const LeaseRequest& one, const LeaseRequest& other) {
   return one.recovered == other.recovered && one.probe == other.probe &&
@@ -396,22 +390,9 @@ void SqliteStore::load(const Work& work, const std::vector<Picked>& picked, Turn
   Loaded loaded = session_->reader.load(picked, turn.epoch, work.request->lease.payload_max);
   vanished_ = std::move(loaded.vanished);
   turn.leased = std::move(loaded.messages);
-  checkpoint_if_needed();
+  session_->connection.checkpoint_if_over(settings_.wal_limit, clocks_.boot->now());
   // Had the file been replaced in between, this would not have been the application's outbox.
   require_same_file();
-}
-
-void SqliteStore::checkpoint_if_needed() {
-  Connection& connection = session_->connection;
-  if (connection.wal_bytes() <= settings_.wal_limit) {
-    checkpointed_at_.reset();
-    return;
-  }
-  // What a reader still needs stays in the log, however often we try.
-  const Time now = clocks_.boot->now();
-  if (checkpointed_at_ && now - *checkpointed_at_ < kCheckpointInterval) return;
-  checkpointed_at_ = now;
-  connection.checkpoint();
 }
 
 Turn SqliteStore::refuse(TurnStatus status, std::string error) {

@@ -69,7 +69,6 @@ class SqliteStore final : public OutboxStore {
   void sign(const Work& work, LeaseId epoch, Turn& turn);
   void committed(const Work& work, Turn& turn);
   void load(const Work& work, const std::vector<Picked>& picked, Turn& turn);
-  void checkpoint_if_needed();
   std::vector<Settlement> without_done(std::span<const Settlement> settlements) const;
 
   Turn refuse(TurnStatus status, std::string error);
@@ -100,7 +99,6 @@ class SqliteStore final : public OutboxStore {
   std::vector<Value> vanished_;
   // Settlements of the turn under way that an earlier part of it has written.
   std::set<std::pair<RowId, LeaseId>> done_;
-  std::optional<Time> checkpointed_at_;
 
   // While the database is unusable: why, and what it looked like then.
   std::string unusable_error_;

@@ -317,9 +317,9 @@ Mapping require_outbox(Connection& connection, Mapping mapping) {
     if (rows.next()) name = rows.text(0);
   }
   if (name.empty()) {
-    throw Unusable(fmt::format(
-        "{} has no table {} yet: the application creates it (outbox-relay init prints it)",
-        connection.path(), mapping.table));
+    throw Unusable(fmt::format("{} has no table {} yet: the application creates it{}",
+                               connection.path(), mapping.table,
+                               mapping.foreign ? "" : " (outbox-relay init prints it)"));
   }
   mapping.table = name;
   require_rowid(connection, name);

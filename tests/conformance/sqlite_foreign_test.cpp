@@ -89,6 +89,21 @@ TEST_CASE("what is leased or decided is not skipped by an adoption") {
   CHECK(ids_of(committed(relay.turn())) == Ids{"waiting"});
 }
 
+TEST_CASE("a dead letter that the application has taken care of is none any more") {
+  ForeignFixture fixture(dotnet());
+  fixture.add("'a'");
+  Client relay(fixture);
+  const Turn turn = committed(relay.turn());
+  committed(relay.settle({dead(turn.leased.at(0), DeadReason::permanent)}));
+  const auto desk = fixture.open_desk();
+  REQUIRE(desk->dead_letters({}).value.size() == 1);
+  fixture.application().exec("UPDATE box SET Status = 'Processed'");
+  CHECK(desk->dead_letters({}).value.empty());
+  CHECK(desk->backlog().value.dead_lettered == 0);
+  CHECK(desk->redrive({}, "test", {}).value == 0);
+  CHECK(committed(relay.turn()).leased.empty());
+}
+
 TEST_CASE("another column to know rows by is another mapping") {
   TableShape shape = dotnet();
   shape.create =

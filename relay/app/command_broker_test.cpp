@@ -19,6 +19,8 @@ namespace outbox {
 namespace {
 
 constexpr const char* kTestType = "outbox-relay.test";
+// Without a dot, which the id of a signed webhook must not have.
+constexpr const char* kTestId = "outbox-relay-test";
 constexpr const char* kSaysNothing = "unknown without an event; try --send";
 
 // Waits for the one receipt.
@@ -45,7 +47,7 @@ class OneReceipt final : public ReceiptSink {
 Message test_event() {
   std::random_device device;
   Message message;
-  message.id = fmt::format("{}-{:08x}{:08x}", kTestType, device(), device());
+  message.id = fmt::format("{}-{:08x}{:08x}", kTestId, device(), device());
   message.event_type = kTestType;
   message.content_type = "application/json";
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
@@ -72,6 +74,7 @@ void send_test_event(const PublisherSettings& settings, const PublisherBackend& 
   test.outcome = outcome;
   const std::string reason = receipt ? receipt->reason : "no outcome in time";
   const bool confirmed = outcome == Outcome::confirmed;
+  const bool left = !receipt || receipt->sent;
   test.reached = test.reached || confirmed;
   test.steps.push_back(
       {"send", confirmed, confirmed ? fmt::format("the event {} was accepted", event.id) : reason});
@@ -81,7 +84,8 @@ void send_test_event(const PublisherSettings& settings, const PublisherBackend& 
        .code = "broker_send",
        .what = fmt::format("The test event was not accepted: {}.", reason),
        .why = fmt::format("For a real event that means: {}.", meaning_of(outcome)),
-       .fix = "Look into the broker's own log for this event's id: " + event.id});
+       .fix = left ? "Look into the broker's own log for this event's id: " + event.id
+                   : "Nothing was sent: mend what the reason says and try again."});
 }
 
 std::string to_table(const BrokerTest& test) {

@@ -1,5 +1,6 @@
 """broker test explains each step to the broker and what the relay would make of its answer."""
 
+import base64
 import json
 import os
 import socket
@@ -43,7 +44,19 @@ def test_an_event_sent_on_demand_is_marked_as_a_test(world):
     assert code == 0 and steps(answer)["send"]
     event = receiver.requests()[-1]
     assert event["method"] == "POST" and event["type"] == "outbox-relay.test"
-    assert event["id"].startswith("outbox-relay.test-")
+    assert event["id"].startswith("outbox-relay-test-")
+
+
+def test_an_event_sent_on_demand_is_signed_like_any_other(world):
+    receiver = world.receiver()
+    path = os.path.join(world.folder, "keys")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("whsec_" + base64.b64encode(b"k" * 32).decode() + "\n")
+    code, answer = ask(receiver.url, "--send", "--set", f"brokers.main.signingKeyFile={path}")
+    assert code == 0 and answer["outcome"] == "confirmed", answer
+    headers = dict(receiver.requests()[-1]["headers"])
+    assert headers["webhook-id"].startswith("outbox-relay-test-")
+    assert headers["webhook-signature"].startswith("v1,")
 
 
 @pytest.mark.parametrize("status, outcome, finding", [

@@ -73,7 +73,7 @@ class Metrics {
   // Shutdown has begun: this relay is no longer active, even while it drains.
   void on_stopping();
 
-  // When the first certificate on the connection to the broker expires.
+  // When the first certificate of the broker's chain expires.
   void set_tls_certificate_expiry(WallTime expiry);
 
   // All series as of now, in Prometheus' text format 0.0.4.

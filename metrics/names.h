@@ -133,8 +133,8 @@ inline constexpr Family kConfigInfo{"outbox_relay_config_info",
                                     "Digest of the configuration in use; always 1."};
 inline constexpr Family kTlsCertificateExpiry{
     "outbox_relay_tls_certificate_expiry_timestamp_seconds",
-    "When the first certificate on the connection to the broker expires, as Unix time; no sample "
-    "where that is not known."};
+    "When the first certificate of the broker's chain expires, as of the last handshake, as Unix "
+    "time; no sample before the first one, or without TLS."};
 inline constexpr Family kMetricLabelOverflow{
     "outbox_relay_metric_label_overflow_total",
     "Counts booked under event_type __other__ because their event type has no series: the limit is "

@@ -92,6 +92,9 @@ struct PublisherSettings {
   std::map<std::string, std::string> headers;
   std::map<std::string, std::string> header_files;  // a header's name -> the file with its value
   TlsSettings tls;
+  // Told after each TLS handshake, by any of the publisher's threads: when the first certificate of
+  // the broker's chain expires. Outlives the publisher; may be empty.
+  std::function<void(std::chrono::sys_seconds)> on_certificate;
 };
 
 struct PublisherBackend {

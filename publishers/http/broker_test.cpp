@@ -145,14 +145,15 @@ class BrokerWalk {
     const auto facts = connection_.tls_facts();
     if (!facts) return step("tls", true, "agreed");
     step("tls", true,
-         fmt::format("{}, certificate valid until {:%Y-%m-%d}", facts->version, facts->expires));
+         fmt::format("{}, certificates valid until {:%Y-%m-%d}", facts->version, facts->expires));
     const auto left =
         facts->expires - std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
     if (left > kExpiresSoon) return;
     test_.findings.push_back(broker_finding(
         Severity::warning, "broker_certificate",
-        fmt::format("The certificate of {} expires in {} days, on {:%Y-%m-%d}.", endpoint_.label,
-                    std::chrono::floor<std::chrono::days>(left).count(), facts->expires),
+        fmt::format("A certificate in the chain of {} expires in {} days, on {:%Y-%m-%d}.",
+                    endpoint_.label, std::chrono::floor<std::chrono::days>(left).count(),
+                    facts->expires),
         "From then on nothing is delivered.", "Renew it."));
   }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -62,7 +63,8 @@ HttpClient::HttpClient(const Endpoint& endpoint, const PublisherSettings& settin
     : ClientImpl(endpoint.host, endpoint.port),
       clock_(clock),
       connection_(tls, resolver, clock),
-      credentials_(settings) {
+      credentials_(settings),
+      on_certificate_(settings.on_certificate) {
   set_keep_alive(true);
   set_follow_location(false);
   set_decompress(false);
@@ -144,6 +146,8 @@ bool HttpClient::create_and_connect_socket(Socket& socket, httplib::Error& error
     error = httplib::Error::Connection;
     return false;
   }
+  const auto facts = on_certificate_ ? connection_.tls_facts() : std::nullopt;
+  if (facts) on_certificate_(facts->expires);
   socket.sock = ::eventfd(0, EFD_CLOEXEC);
   return true;
 }

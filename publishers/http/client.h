@@ -3,6 +3,8 @@
 
 #include <httplib.h>
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -48,6 +50,7 @@ class HttpClient final : private httplib::ClientImpl {
   const Clock& clock_;
   Connection connection_;
   Credentials credentials_;
+  const std::function<void(std::chrono::sys_seconds)> on_certificate_;
   bool rejected_ = false;  // the last answer did not like the credentials
   Duration idle_max_{0};   // how long the connection may lie idle before it is not used again
   Time last_used_{};

@@ -141,13 +141,16 @@ void Connection::close() {
 }
 
 std::optional<Connection::TlsFacts> Connection::tls_facts() const {
-  const X509* certificate = ssl_ ? SSL_get0_peer_certificate(ssl_.get()) : nullptr;
-  std::tm end{};
-  if (certificate == nullptr || ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &end) != 1) {
-    return std::nullopt;
+  const STACK_OF(X509)* chain = ssl_ ? SSL_get0_verified_chain(ssl_.get()) : nullptr;
+  std::optional<std::chrono::sys_seconds> first;
+  for (int i = 0; i < sk_X509_num(chain); ++i) {
+    std::tm end{};
+    if (ASN1_TIME_to_tm(X509_get0_notAfter(sk_X509_value(chain, i)), &end) != 1) continue;
+    const std::chrono::sys_seconds expires{std::chrono::seconds{::timegm(&end)}};
+    first = std::min(first.value_or(expires), expires);
   }
-  const std::chrono::sys_seconds expires{std::chrono::seconds{::timegm(&end)}};
-  return TlsFacts{expires, SSL_get_version(ssl_.get())};
+  if (!first) return std::nullopt;
+  return TlsFacts{*first, SSL_get_version(ssl_.get())};
 }
 
 bool Connection::is_quiet() {

@@ -58,8 +58,8 @@ class Connection {
 
   void head_is_complete();
 
-  // When the receiver's certificate expires, and which version of TLS was agreed on; nothing
-  // without TLS or a connection.
+  // When the first certificate of the receiver's chain expires, and which version of TLS was agreed
+  // on; nothing without TLS or a connection.
   struct TlsFacts {
     std::chrono::sys_seconds expires;
     std::string version;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <random>
 #include <thread>
@@ -28,6 +29,14 @@ void write_last_words(const std::string& text) {
   const OwnedFd file(open(kTerminationLog, O_WRONLY | O_TRUNC | O_CLOEXEC));
   if (file.get() < 0) return;
   [[maybe_unused]] const auto written = write(file.get(), text.data(), text.size());
+}
+
+PublisherSettings publisher_settings(const Settings& settings, Metrics& metrics) {
+  PublisherSettings publisher = settings.publisher;
+  publisher.on_certificate = [&metrics](std::chrono::sys_seconds expires) {
+    metrics.set_tls_certificate_expiry(expires);
+  };
+  return publisher;
 }
 
 HealthServerOptions server_options(const Settings& settings) {
@@ -59,7 +68,8 @@ Sidecar::Sidecar(const Config& config, const Backends& backends, Log& log)
       tunings_(waker_),
       receipts_(waker_),
       store_(store_of(backends, settings_).open_store(settings_.store, clock_, waker_)),
-      publisher_(publisher_of(backends, settings_).open(settings_.publisher, clock_, receipts_)),
+      publisher_(publisher_of(backends, settings_)
+                     .open(publisher_settings(settings_, metrics_), clock_, receipts_)),
       relay_(settings_.relay, *store_, *publisher_, receipts_, clock_, observer_, random_seed()),
       loop_(relay_, waker_, tunings_, clock_, board_, settings_.loop),
       sampler_(store_of(backends, settings_), settings_.store, settings_.metrics.sample_interval,

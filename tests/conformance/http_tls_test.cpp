@@ -15,7 +15,8 @@ namespace {
 using std::chrono::milliseconds;
 namespace fs = std::filesystem;
 
-// An authority and the certificates that it signed, made with the openssl command.
+// An authority and the certificates that it signed, made with the openssl command. It expires a day
+// before they do.
 class Authority {
  public:
   Authority(const TemporaryFolder& folder, const std::string& name) : folder_(folder), name_(name) {
@@ -32,7 +33,7 @@ class Authority {
         folder_.write(name + ".ext", names.empty() ? "" : "subjectAltName=" + names + "\n");
     run("req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=" + name + " -keyout " +
         made.key_file + " -out " + request);
-    run("x509 -req -days 2 -in " + request + " -CA " + file() + " -CAkey " +
+    run("x509 -req -days 3 -in " + request + " -CA " + file() + " -CAkey " +
         folder_.file(name_ + ".key") + " -CAcreateserial -extfile " + extensions + " -out " +
         made.cert_file);
     return made;
@@ -210,6 +211,31 @@ TEST_CASE("a key with a password, and one that is not the certificate's, are fou
   CHECK(contains(check_http_settings(settings), "it has a password"));
   settings.tls.key_file = world.folder.file("other.key");
   CHECK(contains(check_http_settings(settings), "mismatch"));
+}
+
+TEST_CASE("each handshake tells when the first certificate of the receiver's chain expires") {
+  using std::chrono::days;
+  using std::chrono::sys_seconds;
+  TlsWorld world;
+  RawServer server(accept_all(world.log), &world.local);
+  PublisherSettings settings = world.settings(server);
+  std::atomic<sys_seconds> told;
+  std::atomic<int> times = 0;
+  settings.on_certificate = [&](sys_seconds expires) {
+    told = expires;
+    ++times;
+  };
+  const auto now = std::chrono::system_clock::now();
+  HttpSender sender(settings);
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(sender.publish(make_message("one")).outcome == Outcome::confirmed);
+  }
+  CHECK(times == 1);
+  CHECK((told.load() < now + days{2}));
+  CHECK((told.load() > now + days{2} - std::chrono::minutes{5}));
+  settings.tls.ca_file = world.other.file();
+  CHECK(publish_to(settings).outcome == Outcome::transport);
+  CHECK(times == 1);
 }
 
 TEST_CASE("certificate files that change are read anew") {

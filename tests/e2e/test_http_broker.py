@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 
 from harness.outbox import headers_of
 from harness.process import replace_file
@@ -34,10 +35,12 @@ def test_a_certificate_of_the_given_authority_is_trusted(world):
     outbox = world.outbox()
     paths = certificate(world.folder)
     receiver = world.receiver(*paths)
-    world.relay(outbox, receiver, {"brokers": {"main": {"tls": {"caFile": paths[0]}}}})
+    relay = world.relay(outbox, receiver, {"brokers": {"main": {"tls": {"caFile": paths[0]}}}})
     ids = outbox.insert_many(100, payload=b"z" * 20_000)
     receiver.wait_for_ids(ids, 15)
     wait_processed(outbox, 5)
+    days = (relay.metric("tls_certificate_expiry_timestamp_seconds") - time.time()) / 86_400
+    assert 1.9 < days < 2
 
 
 def test_a_redirect_is_not_followed(world):

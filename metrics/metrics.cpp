@@ -134,8 +134,6 @@ void Metrics::on_config_reloaded(const std::string& config_sha256) {
 
 void Metrics::on_config_refused() { parts_->series.config_last_reload_successful.Set(0); }
 
-void Metrics::set_paused(bool paused) { parts_->series.paused.Set(paused ? 1 : 0); }
-
 void Metrics::on_stopping() { parts_->observer.on_stopping(); }
 
 void Metrics::set_tls_certificate_expiry(WallTime expiry) {

@@ -58,17 +58,17 @@ class Metrics {
   // Work at the database other than the relay's turns: sampling, an operator's orders.
   void on_store_operation(StoreOperation operation, Duration took, bool ok);
 
-  // Dead letters moved back to pending by this process.
+  // Dead letters moved back to pending by this process. The program does not call it yet: commands
+  // that redrive are processes of their own.
   void on_redriven(std::uint64_t messages);
 
-  // A consumer gave up a message of this type, as a fault observer reports it.
+  // A consumer gave up a message of this type, as a fault observer reports it. The program does not
+  // call it yet: it has no such observer.
   void on_consumer_fault(std::string_view event_type);
 
   // A changed configuration file was taken over, or refused: then the digest stays.
   void on_config_reloaded(const std::string& config_sha256);
   void on_config_refused();
-
-  void set_paused(bool paused);
 
   // Shutdown has begun: this relay is no longer active, even while it drains.
   void on_stopping();

@@ -128,7 +128,8 @@ inline constexpr Family kSqliteBusy{
 // The rest.
 inline constexpr Family kConfigLastReloadSuccessful{
     "outbox_relay_config_last_reload_successful",
-    "1 if the configuration in use is the one in the file; 0 if a changed file was refused."};
+    "0 if the configuration file as it is now was refused, and the settings stayed as they were; "
+    "else 1."};
 inline constexpr Family kConfigInfo{"outbox_relay_config_info",
                                     "Digest of the configuration in use; always 1."};
 inline constexpr Family kTlsCertificateExpiry{

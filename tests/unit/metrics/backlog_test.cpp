@@ -171,7 +171,10 @@ TEST_CASE_FIXTURE(MetricsFixture, "redrives, consumers' faults and pauses show")
   Metrics metrics(options, clock);
   metrics.on_redriven(12);
   metrics.on_consumer_fault("asset.created");
-  metrics.set_paused(true);
+  TurnReport turn;
+  turn.status = TurnStatus::committed;
+  turn.paused = true;
+  metrics.observer().on_turn(turn);
   const Scrape scrape(metrics.exposition());
   CHECK(scrape["redriven_total"] == 12);
   CHECK(
@@ -181,7 +184,12 @@ TEST_CASE_FIXTURE(MetricsFixture, "redrives, consumers' faults and pauses show")
       scrape[R"(broker_fault_total{broker="main",event_type="asset.created",source="publish"})"] ==
       0);
   CHECK(scrape["paused"] == 1);
-  metrics.set_paused(false);
+  turn.status = TurnStatus::failed;  // knows nothing of a pause
+  turn.paused = false;
+  metrics.observer().on_turn(turn);
+  CHECK(Scrape(metrics.exposition())["paused"] == 1);
+  turn.status = TurnStatus::committed;
+  metrics.observer().on_turn(turn);
   CHECK(Scrape(metrics.exposition())["paused"] == 0);
 }
 

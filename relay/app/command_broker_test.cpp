@@ -1,4 +1,3 @@
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "relay/app/boot_clock.h"
 #include "relay/app/exit_codes.h"
+#include "relay/app/log.h"
 #include "relay/app/operations.h"
 #include "relay/app/printable.h"
 #include "relay/app/talk.h"
@@ -50,8 +50,7 @@ Message test_event() {
   message.id = fmt::format("{}-{:08x}{:08x}", kTestId, device(), device());
   message.event_type = kTestType;
   message.content_type = "application/json";
-  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
-  message.occurred_on = fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", now);
+  message.occurred_on = format_time(std::chrono::system_clock::now());
   message.payload = R"({"test":true,"from":"outbox-relay broker test --send"})";
   message.payload_size = message.payload.size();
   return message;
@@ -110,8 +109,8 @@ std::string to_json(const BrokerTest& test, const PublisherSettings& settings) {
   for (const BrokerStep& step : test.steps) {
     body["steps"].push_back({{"step", step.name}, {"done", step.done}, {"what", step.what}});
   }
-  body["findings"] = nlohmann::ordered_json::parse(findings_json(test.findings));
-  return body.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  body["findings"] = to_json(test.findings);
+  return dump(body, 2) + "\n";
 }
 
 }  // namespace
@@ -135,9 +134,7 @@ int test_broker(const Config& config, const Backends& backends, const BrokerTest
     std::erase_if(test.findings, [](const Finding& one) { return one.code == "broker_path"; });
     send_test_event(settings, backend, test);
   }
-  const std::string text =
-      options.output == OutputFormat::table ? to_table(test) : to_json(test, settings);
-  print(text);
+  print(options.output == OutputFormat::table ? to_table(test) : to_json(test, settings));
   return exit_code_of(test.findings);
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "relay/app/boot_clock.h"
 #include "relay/app/exit_codes.h"
@@ -129,9 +130,8 @@ int run_doctor(const Config& config, const Backends& backends, OutputFormat outp
   }
   complete_commands(findings, config.input);
   std::ranges::stable_sort(findings, std::greater{}, &Finding::severity);
-  const std::string text =
-      output == OutputFormat::table ? findings_table(findings) : findings_json(findings);
-  print(text);
+  print(output == OutputFormat::table ? findings_table(findings)
+                                      : dump(to_json(findings), 2) + "\n");
   tell_summary(findings);
   return exit_code_of(findings);
 }

@@ -2,7 +2,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "publishers/wire/text.h"
 #include "relay/app/commands.h"
 #include "relay/app/exit_codes.h"
 #include "relay/app/printable.h"
@@ -26,15 +26,6 @@ struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
-
-std::string in_base64(const std::string& bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
-  const int length = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                                     reinterpret_cast<const unsigned char*>(bytes.data()),
-                                     static_cast<int>(bytes.size()));
-  text.resize(static_cast<std::size_t>(length));
-  return text;
-}
 
 void put(nlohmann::ordered_json& object, const char* name, const std::string& text) {
   if (!text.empty()) object[name] = text;
@@ -52,10 +43,10 @@ std::string line_of(const ExportedLetter& exported) {
   object["reason"] = letter.reason;
   object["attempts"] = letter.attempts;
   put(object, "lastError", letter.last_error);
-  if (is_utf8(exported.payload)) {
+  if (is_valid_utf8(exported.payload)) {
     object["payload"] = exported.payload;
   } else {
-    object["payloadBase64"] = in_base64(exported.payload);
+    object["payloadBase64"] = base64(exported.payload);
   }
   return dump(object, -1) + "\n";
 }

@@ -1,12 +1,12 @@
 #include "relay/app/command_line_desk.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <chrono>
 #include <regex>
 
 #include "relay/app/command_options.h"
+#include "relay/app/log.h"
 #include "relay/app/printable.h"
 #include "relay/app/units.h"
 
@@ -52,9 +52,7 @@ std::string as_time(const std::string& text) {
         fmt::format("{}: write how long ago, such as 2h, or a time, such as 2026-11-30T18:00:00Z",
                     printable(text)));
   }
-  const auto then = std::chrono::system_clock::now() -
-                    std::chrono::duration_cast<std::chrono::system_clock::duration>(ago.value);
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", std::chrono::floor<std::chrono::seconds>(then));
+  return format_time(std::chrono::system_clock::now() - ago.value);
 }
 
 }  // namespace

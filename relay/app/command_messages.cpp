@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "publishers/wire/text.h"
 #include "relay/app/commands.h"
 #include "relay/app/exit_codes.h"
 #include "relay/app/printable.h"
@@ -74,7 +75,7 @@ std::string hex_dump(const std::string& bytes) {
 
 // A text that stays a text, but for what a terminal would obey.
 std::string shown_payload(const std::string& payload) {
-  const bool plain = is_utf8(payload) && std::ranges::none_of(payload, [](char letter) {
+  const bool plain = is_valid_utf8(payload) && std::ranges::none_of(payload, [](char letter) {
                        const auto byte = static_cast<unsigned char>(letter);
                        return byte == 0x7f || (byte < ' ' && letter != '\n' && letter != '\t');
                      });
@@ -107,7 +108,7 @@ nlohmann::ordered_json to_json(const MessageDetail& detail) {
   object["headers"] = detail.headers;
   object["payloadSize"] = detail.payload_size;
   if (detail.payload) {
-    const bool text = is_utf8(*detail.payload);
+    const bool text = is_valid_utf8(*detail.payload);
     object[text ? "payload" : "payloadHex"] = text ? *detail.payload : in_hex(*detail.payload);
     object["payloadComplete"] = detail.payload->size() >= detail.payload_size;
   }

@@ -44,7 +44,7 @@ std::string findings_table(const std::vector<Finding>& findings) {
   return text;
 }
 
-std::string findings_json(const std::vector<Finding>& findings) {
+nlohmann::ordered_json to_json(const std::vector<Finding>& findings) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Finding& finding : findings) {
     nlohmann::ordered_json one;
@@ -56,7 +56,7 @@ std::string findings_json(const std::vector<Finding>& findings) {
     one["fixKind"] = name_of(finding.fix_kind);
     all.push_back(std::move(one));
   }
-  return all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return all;
 }
 
 int exit_code_of(const std::vector<Finding>& findings) {

@@ -2,6 +2,7 @@
 // Data goes to stdout, talk to stderr; each returns the exit code.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,6 @@
 
 namespace outbox {
 
-// What a command takes for granted when nobody says otherwise.
 struct StatusOptions {
   OutputFormat output = OutputFormat::table;
   bool watch = false;
@@ -48,9 +48,9 @@ int wait_for(const Config& config, const Backends& backends, const WaitOptions& 
 // Prints the statements that are missing. 5 if there are any.
 int check_schema(const Config& config, const Backends& backends);
 
-// Findings for people, or as JSON objects in a list.
+// Findings for people, or as a list of JSON objects.
 std::string findings_table(const std::vector<Finding>& findings);
-std::string findings_json(const std::vector<Finding>& findings);
+nlohmann::ordered_json to_json(const std::vector<Finding>& findings);
 
 // 0, 1 or 3.
 int exit_code_of(const std::vector<Finding>& findings);

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "publishers/wire/text.h"
+
 namespace outbox {
 namespace {
 
@@ -89,11 +91,7 @@ std::string_view user_part(std::string_view url) {
 }
 
 bool names_a_secret(std::string_view name) {
-  std::string lower;
-  for (const char letter : name) {
-    lower.push_back(letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a')
-                                                   : letter);
-  }
+  const std::string lower = to_lower(name);
   for (const std::string_view part : {"pass", "pwd", "token", "secret", "key", "sig", "auth"}) {
     if (lower.find(part) != std::string::npos) return true;
   }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "relay/app/printable.h"
+#include "relay/app/talk.h"
 #include "relay/app/units.h"
 
 namespace outbox {
@@ -265,7 +266,7 @@ std::string status_json(const StatusPicture& picture, int indent) {
   body["relay"] = relay_json(picture);
   body["backlog"] = backlog_json(picture.backlog);
   add_overview(picture.overview, body);
-  return body.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return dump(body, indent) + "\n";
 }
 
 }  // namespace outbox

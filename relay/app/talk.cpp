@@ -31,15 +31,6 @@ std::string dump(const nlohmann::ordered_json& json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-bool is_utf8(const std::string& text) {
-  try {
-    static_cast<void>(nlohmann::json(text).dump());
-    return true;
-  } catch (const nlohmann::json::exception&) {
-    return false;
-  }
-}
-
 void print_json(const std::vector<nlohmann::ordered_json>& objects, OutputFormat output) {
   if (output == OutputFormat::jsonl) {
     for (const auto& object : objects) print(dump(object, -1) + "\n");

@@ -27,8 +27,6 @@ std::unique_ptr<OutboxDesk> open_desk(const Config& config, const Backends& back
 // line.
 std::string dump(const nlohmann::ordered_json& json, int indent);
 
-bool is_utf8(const std::string& text);
-
 // Objects as one JSON array or as lines. Not for OutputFormat::table.
 void print_json(const std::vector<nlohmann::ordered_json>& objects, OutputFormat output);
 

@@ -9,10 +9,7 @@ int hold_circuit(const Config& config, const Backends& backends, bool hold,
                  const std::string& reason) {
   const auto desk = open_desk(config, backends);
   const auto changed = desk->hold_circuit(hold, reason.empty() ? "by command" : reason);
-  if (!changed.ok()) {
-    say(printable_sentence(changed.error));
-    return failure_code(changed);
-  }
+  if (!changed.ok()) return tell_failure(changed);
   if (hold) {
     say(changed.value ? "the circuit is isolated: its relays publish nothing until "
                         "`outbox-relay broker close`"

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "relay/app/commands.h"
@@ -39,21 +37,7 @@ void print_letters(const std::vector<DeadLetter>& letters, OutputFormat output) 
   print_table(rows);
 }
 
-// Asked-for ids that are no dead letters.
-std::vector<std::string> missing_ids(const DeadLetterFilter& filter,
-                                     const std::vector<DeadLetter>& letters) {
-  std::vector<std::string> missing;
-  for (const auto& id : filter.ids) {
-    const bool found =
-        std::ranges::any_of(letters, [&](const DeadLetter& letter) { return letter.id == id; });
-    if (!found) missing.push_back(printable(id));
-  }
-  return missing;
-}
-
-void tell_limit(std::size_t found, std::size_t limit) {
-  if (found == limit) say(fmt::format("there may be more than {}: see --limit", limit));
-}
+constexpr const char* kNoun = "dead letter";
 
 // What may be done to dead letters, in words.
 struct Deed {
@@ -101,14 +85,10 @@ int treat(const Config& config, const Backends& backends, const DeadLetterOption
           const Deed& deed) {
   const auto desk = open_desk(config, backends);
   const auto letters = desk->dead_letters(options.filter);
-  if (!letters.ok()) {
-    say(printable_sentence(letters.error));
-    return failure_code(letters);
-  }
-  const auto missing = missing_ids(options.filter, letters.value);
-  if (!missing.empty()) say(fmt::format("no such dead letter: {}", fmt::join(missing, ", ")));
+  if (!letters.ok()) return tell_failure(letters);
+  const bool missing = tell_missing(kNoun, missing_ids(options.filter.ids, letters.value));
   if (letters.value.empty()) {
-    if (!missing.empty()) return kNotFound;
+    if (missing) return kNotFound;
     if (!options.dry_run) print_done(deed, 0, options.output);
     say("no dead letter matches");
     return kDone;
@@ -117,14 +97,13 @@ int treat(const Config& config, const Backends& backends, const DeadLetterOption
     print_letters(letters.value, options.output);
     tell_limit(letters.value.size(), options.filter.limit);
     say(fmt::format("{} would be {}; nothing was changed", letters.value.size(), deed.done));
-    return missing.empty() ? kDone : kNotFound;
+    return missing ? kNotFound : kDone;
   }
-  const auto refused =
-      refusal(options.yes,
-              fmt::format("{} {} of {}?", deed.ask, counted(letters.value.size(), "dead letter"),
-                          printable(redacted_url(config.settings.store.url))));
+  const auto refused = refusal(
+      options.yes, fmt::format("{} {} of {}?", deed.ask, counted(letters.value.size(), kNoun),
+                               printable(redacted_url(config.settings.store.url))));
   if (refused) return *refused;
-  return act(*desk, deed, options, letters.value.size(), !missing.empty());
+  return act(*desk, deed, options, letters.value.size(), missing);
 }
 
 }  // namespace
@@ -133,16 +112,10 @@ int list_dead_letters(const Config& config, const Backends& backends,
                       const DeadLetterOptions& options) {
   const auto desk = open_desk(config, backends);
   const auto letters = desk->dead_letters(options.filter);
-  if (!letters.ok()) {
-    say(printable_sentence(letters.error));
-    return failure_code(letters);
-  }
-  const auto missing = missing_ids(options.filter, letters.value);
+  if (!letters.ok()) return tell_failure(letters);
   print_letters(letters.value, options.output);
   tell_limit(letters.value.size(), options.filter.limit);
-  if (missing.empty()) return kDone;
-  say(fmt::format("no such dead letter: {}", fmt::join(missing, ", ")));
-  return kNotFound;
+  return tell_missing(kNoun, missing_ids(options.filter.ids, letters.value)) ? kNotFound : kDone;
 }
 
 int redrive_dead_letters(const Config& config, const Backends& backends,

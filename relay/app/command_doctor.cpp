@@ -21,11 +21,7 @@ std::string shell_word(const std::string& text) {
                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                          "0123456789_-./:=,@%+") == std::string::npos;
   if (plain && !text.empty()) return text;
-  std::string word = "'";
-  for (const char letter : text) {
-    word += letter == '\'' ? std::string("'\\''") : std::string{letter};
-  }
-  return word + "'";
+  return shell_quoted(text);
 }
 
 // The store as this command line named it, for another one: what comes from elsewhere holds there
@@ -59,9 +55,8 @@ void add_backlog(const Backlog& backlog, std::vector<Finding>& findings) {
     findings.push_back(
         {.severity = Severity::information,
          .code = "dead_letters",
-         .what = fmt::format("There {} {} dead letter{}: {}.",
-                             backlog.dead_lettered == 1 ? "is" : "are", backlog.dead_lettered,
-                             backlog.dead_lettered == 1 ? "" : "s", types),
+         .what = fmt::format("There {} {}: {}.", backlog.dead_lettered == 1 ? "is" : "are",
+                             counted(backlog.dead_lettered, "dead letter"), types),
          .why = "They are not delivered until somebody redrives them.",
          .fix_kind = FixKind::command,
          .fix = "outbox-relay dead-letters list"});
@@ -71,8 +66,8 @@ void add_backlog(const Backlog& backlog, std::vector<Finding>& findings) {
   findings.push_back(
       {.severity = Severity::information,
        .code = "backlog",
-       .what = fmt::format("{} event{} to be delivered, the oldest for {}.", waiting,
-                           waiting == 1 ? " waits" : "s wait", about_duration(*backlog.oldest_age)),
+       .what = fmt::format("{} {} to be delivered, the oldest for {}.", counted(waiting, "event"),
+                           waiting == 1 ? "waits" : "wait", about_duration(*backlog.oldest_age)),
        .why = "An age that keeps growing says that something stands in their way."});
 }
 
@@ -108,7 +103,7 @@ void append(std::vector<Finding>& findings, std::vector<Finding> more) {
 void tell_summary(const std::vector<Finding>& findings) {
   const auto count = [&](Severity severity, const char* name) {
     const auto number = std::ranges::count(findings, severity, &Finding::severity);
-    return fmt::format("{} {}{}", number, name, number == 1 ? "" : "s");
+    return counted(static_cast<std::uint64_t>(number), name);
   };
   say(fmt::format("{}, {}, {}", count(Severity::error, "error"),
                   count(Severity::warning, "warning"), count(Severity::information, "note")));
@@ -140,10 +135,7 @@ int check_schema(const Config& config, const Backends& backends) {
   const auto& settings = config.settings.store;
   const auto& store = backends.stores.at(scheme_of(settings.url));
   const auto answer = store.check_schema(settings);
-  if (!answer.ok()) {
-    say(printable_sentence(answer.error));
-    return failure_code(answer);
-  }
+  if (!answer.ok()) return tell_failure(answer);
   for (const std::string& statement : answer.value.missing) print(statement + "\n");
   if (answer.value.missing.empty() && answer.value.table_usable) {
     say("the schema is as this program needs it");

@@ -1,7 +1,6 @@
 // dead-letters export: one JSON object a line.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -85,22 +84,16 @@ int export_dead_letters(const Config& config, const Backends& backends,
         return std::fwrite(line.data(), 1, line.size(), out) == line.size();
       });
   if (!exported.ok()) {
-    say(printable_sentence(exported.error));
-    return exported.value > 0 ? kPartlyDone : failure_code(exported);
+    const int code = tell_failure(exported);
+    return exported.value > 0 ? kPartlyDone : code;
   }
   if (!finish(out, file != nullptr)) {
     say(fmt::format("writing failed: {}", std::strerror(errno)));
     return exported.value > 0 ? kPartlyDone : kFailed;
   }
   say(fmt::format("{} exported", counted(exported.value, "dead letter")));
-  if (exported.value == options.filter.limit) {
-    say(fmt::format("there may be more than {}: see --limit", options.filter.limit));
-  }
-  if (missing.empty()) return kDone;
-  std::vector<std::string> names;
-  for (const auto& id : missing) names.push_back(printable(id));
-  say(fmt::format("no such dead letter: {}", fmt::join(names, ", ")));
-  return kNotFound;
+  tell_limit(exported.value, options.filter.limit);
+  return tell_missing("dead letter", missing) ? kNotFound : kDone;
 }
 
 }  // namespace outbox

@@ -56,10 +56,7 @@ void print_proposal(const StoreSettings& settings, const TableProposal& proposal
 int detect_tables(const Config& config, const Backends& backends, const std::string& table) {
   const StoreSettings& settings = config.settings.store;
   const auto found = backends.stores.at(scheme_of(settings.url)).detect(settings, table);
-  if (!found.ok()) {
-    say(printable_sentence(found.error));
-    return kNotReachable;
-  }
+  if (!found.ok()) return tell_failure(found);
   if (found.value.empty()) {
     say("no table here looks like an outbox: name its columns in store.columns");
     return kNotFound;
@@ -130,10 +127,7 @@ int adopt_table(const Config& config, const Backends& backends, const AdoptOptio
     order.dry_run = false;
     done = adopt(settings, order);
   }
-  if (!done.ok()) {
-    say(printable_sentence(done.error));
-    return failure_code(done);
-  }
+  if (!done.ok()) return tell_failure(done);
   print(fmt::format("{} {}, {} skipped\n", counted(done.value.taken, "row"),
                     options.dry_run ? "would be sent" : "to be sent", done.value.skipped));
   return kDone;

@@ -1,6 +1,5 @@
 // messages find and messages show.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -184,25 +183,11 @@ void print_detail(const MessageDetail& detail) {
 int find_messages(const Config& config, const Backends& backends, const MessageOptions& options) {
   const auto desk = open_desk(config, backends);
   const auto messages = desk->messages(options.filter);
-  if (!messages.ok()) {
-    say(printable_sentence(messages.error));
-    return failure_code(messages);
-  }
+  if (!messages.ok()) return tell_failure(messages);
   print_messages(messages.value, options.output);
-  if (messages.value.size() == options.filter.limit) {
-    say(fmt::format("there may be more than {}: see --limit", options.filter.limit));
-    return kDone;
-  }
-  std::vector<std::string> missing;
-  for (const auto& id : options.filter.ids) {
-    const bool found =
-        std::ranges::any_of(messages.value, [&](const auto& message) { return message.id == id; });
-    if (!found) missing.push_back(printable(id));
-  }
-  if (!missing.empty()) {
-    say(fmt::format("no such message: {}", fmt::join(missing, ", ")));
-    return kNotFound;
-  }
+  tell_limit(messages.value.size(), options.filter.limit);
+  if (messages.value.size() == options.filter.limit) return kDone;
+  if (tell_missing("message", missing_ids(options.filter.ids, messages.value))) return kNotFound;
   if (messages.value.empty()) say("no message matches");
   return kDone;
 }
@@ -213,10 +198,7 @@ int show(const Config& config, const Backends& backends, const MessageOptions& o
          const char* noun, bool dead_only) {
   const auto desk = open_desk(config, backends);
   auto found = desk->message(options.id, options.payload ? kPayloadMax : 0);
-  if (!found.ok()) {
-    say(printable_sentence(found.error));
-    return failure_code(found);
-  }
+  if (!found.ok()) return tell_failure(found);
   std::erase_if(found.value, [&](const MessageDetail& detail) {
     return dead_only && detail.summary.state != MessageState::dead_lettered;
   });

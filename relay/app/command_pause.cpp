@@ -11,10 +11,7 @@ int pause_relays(const Config& config, const Backends& backends, bool paused,
                  const std::string& reason) {
   const auto desk = open_desk(config, backends);
   const auto changed = desk->pause(paused, reason.empty() ? "by command" : reason);
-  if (!changed.ok()) {
-    say(printable_sentence(changed.error));
-    return failure_code(changed);
-  }
+  if (!changed.ok()) return tell_failure(changed);
   if (paused) {
     say(changed.value
             ? "paused: no relay of this outbox leases anything until `outbox-relay resume`"

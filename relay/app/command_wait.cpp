@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <thread>
 
@@ -39,7 +38,6 @@ class Watch {
   Look look() {
     switch (condition_) {
       case Condition::drained:
-        return look_at_backlog();
       case Condition::empty_dead_letters:
         return look_at_backlog();
       case Condition::ready:
@@ -61,13 +59,13 @@ class Watch {
     if (condition_ == Condition::empty_dead_letters) {
       return {.holds = backlog.dead_lettered == 0,
               .told = true,
-              .seen = fmt::format("{} dead letter{}", backlog.dead_lettered,
-                                  backlog.dead_lettered == 1 ? "" : "s")};
+              .seen = counted(backlog.dead_lettered, "dead letter")};
     }
     const std::uint64_t left = backlog.pending + backlog.failed + backlog.leased;
     return {.holds = left == 0,
             .told = true,
-            .seen = fmt::format("{} event{} not delivered yet", left, left == 1 ? " is" : "s are")};
+            .seen = fmt::format("{} {} not delivered yet", counted(left, "event"),
+                                left == 1 ? "is" : "are")};
   }
 
   Look look_at_relay() const {
@@ -116,9 +114,7 @@ int wait_for(const Config& config, const Backends& backends, const WaitOptions& 
       const std::string when = EndSignals::asked()
                                    ? "ended by a signal"
                                    : "not within " + format_duration(options.timeout);
-      const std::string text =
-          fmt::format("outbox-relay: {}: {}\n", when, printable_sentence(look.seen));
-      std::fputs(text.c_str(), stderr);
+      say(fmt::format("{}: {}", when, printable_sentence(look.seen)));
       return look.told ? kFailed : kNotReachable;
     }
     std::this_thread::sleep_for(std::min(pause, left));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "relay/app/config_keys.h"
+#include "relay/app/printable.h"
 
 namespace outbox {
 
@@ -20,14 +21,6 @@ std::string_view embedded_completion_fish();
 namespace {
 
 using Words = std::vector<std::string>;
-
-// Words and help never hold a quote of their own, but a script must not depend on that.
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char letter : text)
-    result += letter == '\'' ? std::string("'\\''") : std::string{letter};
-  return result + "'";
-}
 
 std::string joined(const Words& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
@@ -80,7 +73,7 @@ struct Cases {
 
 void add_flag(Cases& cases, const CommandNode& node, const CommandFlag& flag, Words& words) {
   if (flag.positional) {
-    if (names_a_file(flag)) cases.files += quoted(node.path) + "|";
+    if (names_a_file(flag)) cases.files += shell_quoted(node.path) + "|";
     words.insert(words.end(), flag.choices.begin(), flag.choices.end());
     return;
   }
@@ -88,11 +81,12 @@ void add_flag(Cases& cases, const CommandNode& node, const CommandFlag& flag, Wo
   if (flag.type.empty()) return;
   const Words values = values_of(flag);
   for (const auto& name : flag.names) {
-    const std::string pattern = quoted(node.path + " " + name);
+    const std::string pattern = shell_quoted(node.path + " " + name);
     cases.valued += pattern + "|";
     if (names_a_file(flag)) cases.files += pattern + "|";
     if (values.empty()) continue;
-    cases.choices += fmt::format("    {}) printf '%s\\n' {} ;;\n", pattern, quoted(joined(values)));
+    cases.choices +=
+        fmt::format("    {}) printf '%s\\n' {} ;;\n", pattern, shell_quoted(joined(values)));
   }
 }
 
@@ -102,17 +96,17 @@ Cases cases_of(const CommandNode& root) {
     Words words;
     for (const auto& command : node->commands) words.push_back(command.name);
     for (const auto& flag : node->flags) add_flag(cases, *node, flag, words);
-    if (!node->path.empty()) cases.known += quoted(node->path) + "|";
-    cases.words +=
-        fmt::format("    {}) printf '%s\\n' {} ;;\n", quoted(node->path), quoted(joined(words)));
+    if (!node->path.empty()) cases.known += shell_quoted(node->path) + "|";
+    cases.words += fmt::format("    {}) printf '%s\\n' {} ;;\n", shell_quoted(node->path),
+                               shell_quoted(joined(words)));
   }
   for (auto* list : {&cases.known, &cases.valued, &cases.files}) {
     if (list->empty()) *list = "''|";
     list->pop_back();
   }
   for (const auto& [path, words] : setting_choices()) {
-    cases.settings +=
-        fmt::format("    {}) printf '%s\\n' {} ;;\n", quoted(path), quoted(joined(words)));
+    cases.settings += fmt::format("    {}) printf '%s\\n' {} ;;\n", shell_quoted(path),
+                                  shell_quoted(joined(words)));
   }
   return cases;
 }
@@ -131,7 +125,7 @@ std::string filled(std::string_view script, const CommandNode& root) {
   replace(text, "@words@", cases.words);
   replace(text, "@choices@", cases.choices);
   replace(text, "@settings@", cases.settings);
-  replace(text, "@paths@", quoted(joined(setting_paths())));
+  replace(text, "@paths@", shell_quoted(joined(setting_paths())));
   replace(text, "@known@", cases.known);
   replace(text, "@valued@", cases.valued);
   replace(text, "@files@", cases.files);
@@ -152,8 +146,8 @@ std::string fish_flag(const std::string& at, const CommandFlag& flag) {
     }
   }
   if (!flag.type.empty()) line += names_a_file(flag) ? " -r -F" : " -x";
-  if (!values.empty()) line += " -a " + quoted(joined(values));
-  return line + fmt::format(" -d {}\n", quoted(flag.help));
+  if (!values.empty()) line += " -a " + shell_quoted(joined(values));
+  return line + fmt::format(" -d {}\n", shell_quoted(flag.help));
 }
 
 std::string fish_script(const CommandNode& root) {
@@ -161,18 +155,19 @@ std::string fish_script(const CommandNode& root) {
   Words valued;
   std::string lines;
   for (const auto* node : all_commands(root)) {
-    if (!node->path.empty()) known.push_back(quoted(node->path));
-    const std::string at = quoted(fmt::format("__outbox_relay_at {}", quoted(node->path)));
+    if (!node->path.empty()) known.push_back(shell_quoted(node->path));
+    const std::string at =
+        shell_quoted(fmt::format("__outbox_relay_at {}", shell_quoted(node->path)));
     for (const auto& command : node->commands) {
       lines += fmt::format("complete -c outbox-relay -n {} -a {} -d {}\n", at, command.name,
-                           quoted(command.help));
+                           shell_quoted(command.help));
     }
     for (const auto& flag : node->flags) {
       if (flag.positional) {
         if (names_a_file(flag)) lines += fmt::format("complete -c outbox-relay -n {} -F\n", at);
         if (!flag.choices.empty()) {
           lines += fmt::format("complete -c outbox-relay -n {} -a {}\n", at,
-                               quoted(joined(flag.choices)));
+                               shell_quoted(joined(flag.choices)));
         }
         continue;
       }

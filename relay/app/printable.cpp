@@ -158,6 +158,14 @@ std::string printable_sentence(std::string_view text, std::size_t limit) {
   return result;
 }
 
+std::string shell_quoted(std::string_view text) {
+  std::string word = "'";
+  for (const char letter : text) {
+    word += letter == '\'' ? std::string("'\\''") : std::string{letter};
+  }
+  return word + "'";
+}
+
 bool has_password(std::string_view url) {
   return user_part(url).find(':') != std::string_view::npos;
 }

@@ -18,6 +18,9 @@ std::string printable(std::string_view text, std::size_t limit = 200);
 // The same for a sentence of ours that may quote such text: its own quotes stay as they are.
 std::string printable_sentence(std::string_view text, std::size_t limit = 2000);
 
+// One word for a shell, whatever is in it.
+std::string shell_quoted(std::string_view text);
+
 // A URL without what may be secret: the password, and query values named like a credential.
 std::string redacted_url(std::string_view url);
 

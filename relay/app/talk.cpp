@@ -1,6 +1,7 @@
 #include "relay/app/talk.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,11 +10,20 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "relay/app/exit_codes.h"
-
 namespace outbox {
 
 void say(const std::string& text) { std::fputs(("outbox-relay: " + text + "\n").c_str(), stderr); }
+
+void tell_limit(std::size_t found, std::size_t limit) {
+  if (found == limit) say(fmt::format("there may be more than {}: see --limit", limit));
+}
+
+bool tell_missing(const char* noun, const std::set<std::string>& ids) {
+  std::vector<std::string> names;
+  for (const auto& id : ids) names.push_back(printable(id));
+  if (!ids.empty()) say(fmt::format("no such {}: {}", noun, fmt::join(names, ", ")));
+  return !ids.empty();
+}
 
 int refuse(const std::vector<Problem>& problems) {
   std::fputs(("outbox-relay: " + describe(problems)).c_str(), stderr);

@@ -5,15 +5,39 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "relay/app/commands.h"
+#include "relay/app/exit_codes.h"
+#include "relay/app/printable.h"
 
 namespace outbox {
 
 // A line on stderr, with the program's name. The text must be fit to be shown.
 void say(const std::string& text);
+
+// Why there is no answer, on stderr. Returns the exit code for that.
+template <class Value>
+int tell_failure(const Answer<Value>& answer) {
+  say(printable_sentence(answer.error));
+  return failure_code(answer);
+}
+
+// That rows were left out, on stderr, if that may be.
+void tell_limit(std::size_t found, std::size_t limit);
+
+// The ids that were asked for and that no row has.
+template <class Rows>
+std::set<std::string> missing_ids(const std::vector<std::string>& ids, const Rows& rows) {
+  std::set<std::string> missing(ids.begin(), ids.end());
+  for (const auto& row : rows) missing.erase(row.id);
+  return missing;
+}
+
+// Names them on stderr, if there are any. Returns whether there are.
+bool tell_missing(const char* noun, const std::set<std::string>& ids);
 
 // What is wrong with the configuration, on stderr. Returns the exit code for that.
 int refuse(const std::vector<Problem>& problems);

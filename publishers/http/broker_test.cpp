@@ -3,15 +3,14 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <array>
-#include <charconv>
+#include <chrono>
+#include <exception>
 #include <memory>
-#include <optional>
-#include <string_view>
+#include <string>
 #include <utility>
 
+#include "publishers/http/client.h"
 #include "publishers/http/connection.h"
-#include "publishers/http/credentials.h"
 #include "publishers/http/endpoint.h"
 #include "publishers/http/judgement.h"
 #include "publishers/http/resolver.h"
@@ -22,7 +21,6 @@ namespace outbox {
 namespace {
 
 constexpr auto kExpiresSoon = std::chrono::days{14};
-constexpr std::size_t kHeadMax = 32 * 1024;
 
 Finding broker_finding(Severity severity, std::string code, std::string what, std::string why,
                        std::string fix, bool unreachable = false) {
@@ -35,32 +33,7 @@ Finding broker_finding(Severity severity, std::string code, std::string what, st
           .unreachable = unreachable};
 }
 
-std::string header_of(std::string_view head, std::string_view lower_name) {
-  for (std::size_t at = head.find("\r\n"); at != std::string_view::npos;) {
-    const std::size_t begin = at + 2;
-    at = head.find("\r\n", begin);
-    const std::string_view line = head.substr(begin, at - begin);
-    const auto colon = line.find(':');
-    if (colon == std::string_view::npos ||
-        to_lower(std::string(line.substr(0, colon))) != lower_name)
-      continue;
-    std::string_view value = line.substr(colon + 1);
-    while (value.starts_with(' ')) value.remove_prefix(1);
-    return std::string(value);
-  }
-  return {};
-}
-
-// "HTTP/1.1 204 No Content" gives 204; nothing if it is no such line.
-std::optional<int> status_of(std::string_view head) {
-  const auto space = head.find(' ');
-  if (!head.starts_with("HTTP/1.") || space == std::string_view::npos) return std::nullopt;
-  const std::string_view digits = head.substr(space + 1, 3);
-  int status = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), status);
-  if (error != std::errc{} || end != digits.data() + 3) return std::nullopt;
-  return status;
-}
+bool takes_post_only(int status) { return status == 405 || status == 501; }
 
 class BrokerWalk {
  public:
@@ -69,12 +42,16 @@ class BrokerWalk {
         clock_(clock),
         endpoint_(parse_endpoint(settings.url).endpoint),
         resolver_(endpoint_.host, endpoint_.port, settings.publish_timeout, clock),
-        tls_(endpoint_.tls ? std::make_unique<TlsContext>(settings.tls, endpoint_.host) : nullptr),
-        connection_(tls_.get(), resolver_, clock) {}
+        tls_(endpoint_.tls ? std::make_unique<TlsContext>(settings.tls, endpoint_.host) : nullptr) {
+  }
 
   BrokerTest walk() {
-    if (resolve() && connect() && agree_on_tls()) ask();
-    connection_.close();
+    if (!resolve() || !connect() || !agree_on_tls()) return std::move(test_);
+    try {
+      ask();
+    } catch (const std::exception&) {
+      no_answer("the exchange broke off inside the HTTP library");
+    }
     return std::move(test_);
   }
 
@@ -124,25 +101,26 @@ class BrokerWalk {
   }
 
   bool agree_on_tls() {
-    connection_.begin_attempt(deadline());
-    const bool open = connection_.open();
-    if (!endpoint_.tls && open) return true;
-    if (!open) {
-      step(endpoint_.tls ? "tls" : "connect", false, connection_.error());
-      test_.findings.push_back(broker_finding(
-          Severity::error, "broker_tls",
-          fmt::format("No TLS with {}: {}.", endpoint_.label, connection_.error()),
-          "The relay sends nothing to a broker that it can't be sure of; rows wait.",
-          "Set tls.caFile to the authority that signed the broker's certificate, or tls.serverName "
-          "to the name in it; an expired one has to be renewed."));
-      return false;
+    if (!endpoint_.tls) return true;
+    Connection connection(tls_.get(), resolver_, clock_);
+    connection.begin_attempt(deadline());
+    if (connection.open()) {
+      judge_certificates(connection);
+      connection.close();
+      return true;
     }
-    judge_certificate();
-    return true;
+    step("tls", false, connection.error());
+    test_.findings.push_back(broker_finding(
+        Severity::error, "broker_tls",
+        fmt::format("No TLS with {}: {}.", endpoint_.label, connection.error()),
+        "The relay sends nothing to a broker that it can't be sure of; rows wait.",
+        "Set tls.caFile to the authority that signed the broker's certificate, or tls.serverName "
+        "to the name in it; an expired one has to be renewed."));
+    return false;
   }
 
-  void judge_certificate() {
-    const auto facts = connection_.tls_facts();
+  void judge_certificates(const Connection& connection) {
+    const auto facts = connection.tls_facts();
     if (!facts) return step("tls", true, "agreed");
     step("tls", true,
          fmt::format("{}, certificates valid until {:%Y-%m-%d}", facts->version, facts->expires));
@@ -157,71 +135,56 @@ class BrokerWalk {
         "From then on nothing is delivered.", "Renew it."));
   }
 
-  // The head of the answer; empty if there is none.
-  std::string exchange(const std::string& method, const std::vector<Header>& from_files) {
-    if (!connection_.is_open() && !connection_.open()) return {};
-    std::string request =
-        fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 0\r\n",
-                    method, endpoint_.path, endpoint_.query, endpoint_.authority);
-    for (const auto& [name, value] : from_files) request += fmt::format("{}: {}\r\n", name, value);
+  HttpRequest question(const char* method) const {
+    HttpRequest request;
+    request.method = method;
+    request.path = endpoint_.path + endpoint_.query;
+    request.headers = {{"Host", endpoint_.authority}};
+    bool named = false;
     for (const auto& [name, value] : settings_.headers) {
-      request += fmt::format("{}: {}\r\n", name, value);
+      request.headers.push_back({name, value});
+      named = named || to_lower(name) == "user-agent";
     }
-    request += "User-Agent: outbox-relay\r\n\r\n";
-    std::string head;
-    std::array<char, 4096> bytes{};
-    if (!connection_.write(request.data(), request.size())) return {};
-    while (head.find("\r\n\r\n") == std::string::npos && head.size() < kHeadMax) {
-      const ssize_t count = connection_.read(bytes.data(), bytes.size());
-      if (count <= 0) break;
-      head.append(bytes.data(), static_cast<std::size_t>(count));
-    }
-    connection_.close();
-    return head;
+    if (!named) request.headers.push_back({"User-Agent", "outbox-relay"});
+    return request;
   }
 
   void ask() {
-    Credentials credentials(settings_);
-    if (const std::string error = credentials.refresh(false); !error.empty()) {
-      step("answer", false, error);
-      test_.outcome = Outcome::misconfigured;
-      test_.findings.push_back(broker_finding(Severity::error, "broker_credentials", error + ".",
-                                              "Nothing is sent without it; rows wait as Failed.",
-                                              "Mend the file; it is read anew."));
-      return;
-    }
-    std::string method = "OPTIONS";
-    std::string head = exchange(method, credentials.headers());
-    const std::optional<int> first = status_of(head);
-    if (first == 405 || first == 501) {
+    HttpClient client(endpoint_, settings_, tls_.get(), resolver_, clock_);
+    const char* method = "OPTIONS";
+    Exchange asked = client.exchange(question(method), deadline());
+    if (!asked.attempted) return no_credentials(asked.error);
+    if (takes_post_only(asked.answer.status)) {
       method = "HEAD";
-      connection_.begin_attempt(deadline());
-      head = exchange(method, credentials.headers());
+      asked = client.exchange(question(method), deadline());
     }
-    const std::optional<int> status = status_of(head);
-    if (!status) return no_answer(head);
+    if (asked.answer.status == 0) return no_answer(asked.error);
     test_.reached = true;
-    judge_answer(method, *status, head);
+    judge_answer(method, asked.answer);
   }
 
-  void no_answer(const std::string& head) {
-    const std::string why = !connection_.error().empty() ? connection_.error()
-                            : head.empty()               ? "the connection was closed"
-                                                         : "the answer is not HTTP/1";
+  void no_credentials(const std::string& error) {
+    step("answer", false, error);
+    test_.outcome = Outcome::misconfigured;
+    test_.findings.push_back(broker_finding(Severity::error, "broker_credentials", error + ".",
+                                            "Nothing is sent without it; rows wait as Failed.",
+                                            "Mend the file; it is read anew."));
+  }
+
+  void no_answer(const std::string& why) {
     step("answer", false, why);
     test_.findings.push_back(broker_finding(
         Severity::error, "broker_answer",
-        fmt::format("{} gives no HTTP answer: {}.", endpoint_.label, why),
+        fmt::format("{} does not answer: {}.", endpoint_.label, why),
         "The relay counts that as a failure of the broker; its circuit opens, and rows wait.",
         "Check that the url's scheme and port are right, and that the broker is not overloaded."));
   }
 
-  void judge_answer(const std::string& method, int status, std::string_view head) {
+  void judge_answer(const char* method, const HttpAnswer& answer) {
     const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
-    const HttpAnswer answer{status, header_of(head, "retry-after"), header_of(head, "date")};
-    const std::string what = fmt::format("HTTP {} to {}", status, method);
+    const std::string what = fmt::format("HTTP {} to {}", answer.status, method);
     // A receiver that takes POST only has said all that it can.
-    if (status == 405 || status == 501) {
+    if (takes_post_only(answer.status)) {
       test_.outcome.reset();
       step("answer", true, what + ": it answers, and will not say more without an event");
       return;
@@ -230,7 +193,7 @@ class BrokerWalk {
     const bool good = outcome == Outcome::confirmed || outcome == Outcome::refused;
     test_.outcome = good ? Outcome::confirmed : outcome;
     step("answer", good, what);
-    if (!good) add_answer_finding(what, status, outcome);
+    if (!good) add_answer_finding(what, answer.status, outcome);
   }
 
   void add_answer_finding(const std::string& what, int status, Outcome outcome) {
@@ -254,7 +217,6 @@ class BrokerWalk {
   const Endpoint endpoint_;
   Resolver resolver_;
   const std::unique_ptr<TlsContext> tls_;
-  Connection connection_;
   BrokerTest test_;
 };
 

@@ -71,7 +71,7 @@ HttpClient::HttpClient(const Endpoint& endpoint, const PublisherSettings& settin
   set_url_encode(false);  // paths are encoded already
 }
 
-Exchange HttpClient::post(const HttpRequest& request, Time deadline) {
+Exchange HttpClient::exchange(const HttpRequest& request, Time deadline) {
   Exchange exchange;
   connection_.begin_attempt(deadline);
   if (!prepare_connection(exchange)) return exchange;
@@ -111,7 +111,7 @@ bool HttpClient::prepare_connection(Exchange& exchange) {
 
 httplib::Request HttpClient::to_library(const HttpRequest& request) {
   httplib::Request library_request;
-  library_request.method = "POST";
+  library_request.method = request.method;
   library_request.path = request.path;
   for (const Header& header : request.headers) {
     library_request.headers.emplace(header.name, header.value);
@@ -119,6 +119,7 @@ httplib::Request HttpClient::to_library(const HttpRequest& request) {
   for (const Header& header : credentials_.headers()) {
     library_request.headers.emplace(header.name, header.value);
   }
+  if (request.payload == nullptr) return library_request;
   // Lent rather than given: the library copies a request once more while it sends it. And lent
   // once, so that no version of it can send the event a second time on a connection of its own
   // choice.

@@ -35,7 +35,7 @@ class HttpClient final : private httplib::ClientImpl {
   HttpClient(const Endpoint& endpoint, const PublisherSettings& settings, TlsContext* tls,
              Resolver& resolver, const Clock& clock);
 
-  Exchange post(const HttpRequest& request, Time deadline);
+  Exchange exchange(const HttpRequest& request, Time deadline);
 
  private:
   bool create_and_connect_socket(Socket& socket, httplib::Error& error) override;

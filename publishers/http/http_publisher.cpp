@@ -100,7 +100,7 @@ Receipt HttpPublisher::publish(std::unique_ptr<HttpClient>& client,
 Exchange HttpPublisher::exchange(std::unique_ptr<HttpClient>& client, const HttpRequest& request,
                                  Time deadline) {
   try {
-    return client->post(request, deadline);
+    return client->exchange(request, deadline);
   } catch (const std::exception&) {
     client = new_client();
     Exchange lost;

@@ -12,13 +12,17 @@
 namespace outbox {
 
 struct HttpRequest {
+  std::string method = "POST";
   std::string path;  // with the query
   std::vector<Header> headers;
-  const std::string* payload = nullptr;  // the message's own; alive until its receipt
+  const std::string* payload = nullptr;  // the message's own; alive until its receipt. Null: none
   std::string envelope;                  // what goes out in its place; empty if it goes out itself
   std::string error;                     // why the row can't be sent as it is; empty if it can
 
-  std::string_view body() const { return envelope.empty() ? *payload : envelope; }
+  std::string_view body() const {
+    if (!envelope.empty() || payload == nullptr) return envelope;
+    return *payload;
+  }
 };
 
 // Pure: builds the same request for the same publication, but for the attempt headers. Safe from

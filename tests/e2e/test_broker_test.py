@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -34,6 +35,7 @@ def test_a_broker_that_answers_is_reached_and_gets_nothing_to_deliver(world):
     assert code == 0 and answer["outcome"] == "confirmed" and not answer["findings"]
     assert steps(answer) == {"resolve": True, "connect": True, "answer": True}
     assert [request["method"] for request in receiver.requests()] == ["OPTIONS"]
+    assert [request["size"] for request in receiver.requests()] == [0]
     text = run_command("broker", "test", "--broker", receiver.url)
     assert text.returncode == 0 and "confirmed" in text.stdout and "Processed" in text.stdout
 
@@ -111,8 +113,10 @@ def test_a_name_that_nobody_knows_is_told_as_such():
 
 def test_a_broker_that_never_answers_ends_by_the_time_out():
     with socket.create_server(("127.0.0.1", 0)) as server:
+        began = time.monotonic()
         code, answer = ask(f"http://127.0.0.1:{server.getsockname()[1]}/",
                            "--set", "brokers.main.publishTimeout=500ms")
+        assert 0.5 <= time.monotonic() - began < 5
     assert code == 1 and codes(answer) == {"broker_answer"} and not steps(answer)["answer"]
 
 

@@ -52,7 +52,7 @@ inline constexpr Family kBrokerUp{
     "failure. 1 until there was a publish."};
 inline constexpr Family kBrokerInFlightLimit{
     "outbox_relay_broker_in_flight_limit",
-    "Messages that may travel at once; it shrinks while the broker is slow."};
+    "Messages that may travel at once; fewer for a while after the circuit was open."};
 inline constexpr Family kBrokerInfo{"outbox_relay_broker_info",
                                     "The broker's address, without credentials; always 1."};
 inline constexpr Family kDestinationsHeld{

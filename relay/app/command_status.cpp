@@ -7,17 +7,17 @@
 #include <optional>
 #include <thread>
 
-#include "relay/app/demo_terminal.h"
 #include "relay/app/exit_codes.h"
 #include "relay/app/operations.h"
 #include "relay/app/printable.h"
 #include "relay/app/status_screen.h"
+#include "relay/app/terminal.h"
 
 namespace outbox {
 namespace {
 
 constexpr auto kRedrawAfter = std::chrono::seconds{2};
-constexpr int kKeyPatience = 100;  // milliseconds; also how fast a signal is noticed
+constexpr std::chrono::milliseconds kKeyPatience{100};  // also how fast a signal is noticed
 // Where nobody looks at a terminal, a line may be as long as its text, within reason.
 constexpr std::size_t kPipedColumns = 240;
 constexpr std::size_t kPipedRows = 100;
@@ -116,7 +116,7 @@ int watch_on_pipe(StatusSource& source, OutputFormat output) {
     show_once(source.look(), output == OutputFormat::json ? OutputFormat::jsonl : output);
     if (output == OutputFormat::table) std::fputs("\n", stdout);
     while (std::chrono::steady_clock::now() < end && !EndSignals::asked()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds{kKeyPatience});
+      std::this_thread::sleep_for(kKeyPatience);
     }
   }
   return kDone;

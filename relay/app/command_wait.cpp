@@ -4,12 +4,12 @@
 #include <memory>
 #include <thread>
 
-#include "relay/app/demo_terminal.h"
 #include "relay/app/exit_codes.h"
 #include "relay/app/live_relay.h"
 #include "relay/app/operations.h"
 #include "relay/app/printable.h"
 #include "relay/app/talk.h"
+#include "relay/app/terminal.h"
 #include "relay/app/units.h"
 
 namespace outbox {

@@ -9,13 +9,13 @@
 #include "relay/app/demo_screen.h"
 #include "relay/app/demo_stage.h"
 #include "relay/app/demo_story.h"
-#include "relay/app/demo_terminal.h"
+#include "relay/app/terminal.h"
 
 namespace outbox {
 
 namespace {
 
-constexpr int kTick = 50;  // milliseconds to wait for a key
+constexpr std::chrono::milliseconds kTick{50};  // to wait for a key
 constexpr std::chrono::milliseconds kFrameInterval{200};
 
 // What a key does, and what to say about it. Empty: the key means nothing.

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "relay/app/demo_screen.h"
-#include "relay/app/demo_terminal.h"
+#include "relay/app/terminal.h"
 
 namespace outbox {
 

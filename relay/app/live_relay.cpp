@@ -55,10 +55,6 @@ std::optional<Sample> parse_sample(const std::string& line) {
   return sample;
 }
 
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 std::string text_at(const nlohmann::json& body, const char* name) {
   const auto found = body.find(name);
   return found != body.end() && found->is_string() ? found->get<std::string>() : std::string{};
@@ -136,7 +132,7 @@ LiveRelay ask_relay(const std::string& url) {
   }
   relay.answers = true;
   relay.ready = ready->status == 200;
-  relay.asked_at = steady_seconds();
+  relay.asked_at = std::chrono::steady_clock::now();
   const auto body = nlohmann::json::parse(ready->body, nullptr, false);
   if (body.is_object()) {
     relay.state = text_at(body, "state");

@@ -1,6 +1,7 @@
 // What a running relay says of itself over HTTP.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,7 +31,7 @@ struct LiveRelay {
   std::string state;   // of /readyz
   std::string reason;  // why it is not ready
   std::vector<Sample> samples;
-  double asked_at = 0;  // seconds on a clock that never jumps
+  std::chrono::steady_clock::time_point asked_at;
 
   // The sum of all series of that name with this label, or with any.
   double sum(const std::string& name, const std::string& label = {},
@@ -40,9 +41,10 @@ struct LiveRelay {
   std::string label(const std::string& name, const std::string& label) const;
 };
 
-// Asks for /readyz and /metrics, at most a few seconds. `url`: such as http://127.0.0.1:9711.
-LiveRelay ask_relay(const std::string& url);
-// The same of the relay that listens there; nothing in `error` but "no relay answers at ...".
+// Where to ask the relay that listens there: such as http://127.0.0.1:9711.
 std::string url_of(const HostPort& listen);
+
+// Asks for /readyz and /metrics, at most a few seconds.
+LiveRelay ask_relay(const std::string& url);
 
 }  // namespace outbox

@@ -6,28 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "relay/inspection.h"
+
 namespace outbox {
 namespace {
-
-const char* kind_of(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::confirmed:
-      return "confirmed";
-    case Outcome::transport:
-      return name_of(FailureKind::transport);
-    case Outcome::throttled:
-      return name_of(FailureKind::throttled);
-    case Outcome::misconfigured:
-      return name_of(FailureKind::misconfigured);
-    case Outcome::refused:
-      return name_of(FailureKind::refused);
-    case Outcome::conflict:
-      return name_of(FailureKind::conflict);
-    case Outcome::cancelled:
-      return "cancelled";
-  }
-  return "transport";
-}
 
 const char* sentence_of(CircuitState state) {
   switch (state) {
@@ -121,7 +103,7 @@ void LogObserver::on_delivery(const Delivery& delivery) {
   }
   if (delivery.outcome == Outcome::cancelled) return;
   ++counts_.failed_attempts;
-  const std::string kind = kind_of(delivery.outcome);
+  const std::string kind = name_of(delivery.outcome);
   const std::string reason(delivery.reason);
   const auto suppressed =
       failures_.admit(clock_.now(), kind + " " + fingerprint_of(reason), kind + ": " + reason);

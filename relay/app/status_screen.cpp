@@ -33,9 +33,9 @@ double running_seconds(const LiveRelay& live) {
 double rate(const StatusPicture& picture, const std::string& name) {
   const LiveRelay& live = picture.live;
   if (!picture.before || !picture.before->answers) return live.sum(name) / running_seconds(live);
-  const double time = std::max(0.001, live.asked_at - picture.before->asked_at);
+  const std::chrono::duration<double> time = live.asked_at - picture.before->asked_at;
   // A relay that was started anew counts from zero.
-  return std::max(0.0, live.sum(name) - picture.before->sum(name)) / time;
+  return std::max(0.0, live.sum(name) - picture.before->sum(name)) / std::max(0.001, time.count());
 }
 
 std::string state_of_circuit(const LiveRelay& live) {

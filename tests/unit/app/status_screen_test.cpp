@@ -67,11 +67,11 @@ TEST_CASE("metrics are read with their labels, and what is none is passed over")
 
 TEST_CASE("with a picture before, rates are those in between, and a restart is no negative rate") {
   StatusPicture picture = full_picture();
-  picture.live.asked_at = 12;
+  picture.live.asked_at += std::chrono::seconds{12};
   picture.live.samples.push_back({"published_total", {}, 130});
   picture.before = LiveRelay{};
   picture.before->answers = true;
-  picture.before->asked_at = 10;
+  picture.before->asked_at += std::chrono::seconds{10};
   picture.before->samples = {{"published_total", {}, 100}, {"retries_total", {}, 50}};
   const std::string json = status_json(picture, -1);
   CHECK(json.find("\"publishedPerSecond\":15.0") != std::string::npos);

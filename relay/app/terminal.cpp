@@ -1,4 +1,4 @@
-#include "relay/app/demo_terminal.h"
+#include "relay/app/terminal.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -110,9 +110,9 @@ TerminalSize Terminal::size() {
   return {std::min<std::size_t>(found.ws_col, 300), std::min<std::size_t>(found.ws_row, 100)};
 }
 
-std::optional<char> Terminal::key(int milliseconds) {
+std::optional<char> Terminal::key(std::chrono::milliseconds patience) {
   pollfd input{STDIN_FILENO, POLLIN, 0};
-  if (poll(&input, 1, milliseconds) <= 0) return std::nullopt;
+  if (poll(&input, 1, static_cast<int>(patience.count())) <= 0) return std::nullopt;
   char pressed = 0;
   const ssize_t got = read(STDIN_FILENO, &pressed, 1);
   if (got == 1) return pressed;

@@ -1,6 +1,7 @@
-// The terminal of the demonstration: keys as they are pressed, and a screen that is given back.
+// A terminal: keys as they are pressed, and a screen that is given back.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -39,8 +40,8 @@ class Terminal {
   Terminal& operator=(const Terminal&) = delete;
 
   static TerminalSize size();
-  // Waits up to so many milliseconds for a key.
-  static std::optional<char> key(int milliseconds);
+  // Waits up to so long for a key.
+  static std::optional<char> key(std::chrono::milliseconds patience);
   static void write(const std::string& text);
 };
 

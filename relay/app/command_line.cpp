@@ -206,7 +206,7 @@ class CommandLine {
         ->type_name("WHAT")
         ->transform(one_of<UnknownAge>({{"send", UnknownAge::send}, {"skip", UnknownAge::skip}}));
     command->add_flag("--dry-run", adopt_.dry_run, "only count");
-    command->add_option("--reason", adopt_.reason, "why, for the audit table")->type_name("TEXT");
+    add_reason(*command, adopt_.reason);
     on_chosen(command, {.store = true},
               [this](const Config& config) { return adopt_table(config, backends_, adopt_); });
   }
@@ -246,7 +246,7 @@ class CommandLine {
     group->require_subcommand(1);
     const auto add = [&](const char* name, const char* help, bool hold) {
       auto* command = add_command(*group, name, help);
-      command->add_option("--reason", broker_reason_, "why, for the record")->type_name("TEXT");
+      add_reason(*command, broker_reason_);
       on_chosen(command, {.store = true}, [this, hold](const Config& config) {
         return hold_circuit(config, backends_, hold, broker_reason_);
       });

@@ -67,12 +67,17 @@ void DeskCommands::add_messages(CLI::App& app, const CommandRegistry& registry) 
   auto* group = app.add_subcommand("messages", "Find messages, and see all about one");
   group->require_subcommand(1);
   add_find(*group, registry);
-  auto* show = registry.add(*group, "show", "Show a message: columns, state, attempts, audit");
-  show->add_option("ID", messages_.id, "its id")->required();
-  show->add_flag("--payload", messages_.payload, "and its payload, as text or in hexadecimal");
-  add_output(*show, messages_.output, Lines::yes);
-  registry.on_chosen(show, kNeedsStore, [this](const Config& config) {
-    return show_message(config, backends_, messages_);
+  add_show(*group, registry, "Show a message: columns, state, attempts, audit", show_message);
+}
+
+void DeskCommands::add_show(CLI::App& group, const CommandRegistry& registry, const char* help,
+                            Show show) {
+  auto* command = registry.add(group, "show", help);
+  command->add_option("ID", messages_.id, "its id")->required();
+  command->add_flag("--payload", messages_.payload, "and its payload, as text or in hexadecimal");
+  add_output(*command, messages_.output, Lines::yes);
+  registry.on_chosen(command, kNeedsStore, [this, show](const Config& config) {
+    return show(config, backends_, messages_);
   });
 }
 
@@ -111,21 +116,12 @@ void DeskCommands::add_dead_letters(CLI::App& app, const CommandRegistry& regist
   auto* list = registry.add(*group, "list", "List dead letters");
   add_letter_filter(*list);
   add_output(*list, letters_.output, Lines::yes);
-  list->add_option("--reason,--dead-reason", letters_.filter.reason, "only this reason")
-      ->type_name("REASON")
-      ->check(CLI::IsMember(reasons()));
+  add_dead_reason(*list, "--reason,--dead-reason");
   registry.on_chosen(list, kNeedsStore, [this](const Config& config) {
     return list_dead_letters(config, backends_, letters_);
   });
 
-  auto* show = registry.add(*group, "show", "Show a dead letter: columns, attempts, audit");
-  show->add_option("ID", messages_.id, "its id")->required();
-  show->add_flag("--payload", messages_.payload, "and its payload, as text or in hexadecimal");
-  add_output(*show, messages_.output, Lines::yes);
-  registry.on_chosen(show, kNeedsStore, [this](const Config& config) {
-    return show_dead_letter(config, backends_, messages_);
-  });
-
+  add_show(*group, registry, "Show a dead letter: columns, attempts, audit", show_dead_letter);
   add_treatment(*group, registry, "redrive", "Give dead letters another life",
                 redrive_dead_letters);
   add_treatment(*group, registry, "discard", "Delete dead letters for good", discard_dead_letters);
@@ -134,9 +130,7 @@ void DeskCommands::add_dead_letters(CLI::App& app, const CommandRegistry& regist
 
   auto* save = registry.add(*group, "export", "Write dead letters with their payloads, JSON lines");
   add_letter_filter(*save);
-  save->add_option("--dead-reason", letters_.filter.reason, "only this reason of death")
-      ->type_name("REASON")
-      ->check(CLI::IsMember(reasons()));
+  add_dead_reason(*save, "--dead-reason");
   save->add_option("--file", letters_.file, "where to, instead of stdout; must not exist yet")
       ->type_name("FILE");
   registry.on_chosen(save, kNeedsStore, [this](const Config& config) {
@@ -149,15 +143,19 @@ void DeskCommands::add_treatment(CLI::App& group, const CommandRegistry& registr
   auto* command = registry.add(group, name, help);
   add_letter_filter(*command);
   add_output(*command, letters_.output, Lines::yes);
-  command->add_option("--dead-reason", letters_.filter.reason, "only this reason of death")
-      ->type_name("REASON")
-      ->check(CLI::IsMember(reasons()));
-  command->add_option("--reason", letters_.reason, "why, for the audit table")->type_name("TEXT");
+  add_dead_reason(*command, "--dead-reason");
+  add_reason(*command, letters_.reason);
   command->add_flag("--dry-run", letters_.dry_run, "only show which ones");
   command->add_flag("--yes", letters_.yes, "don't ask; needed without a terminal");
   registry.on_chosen(command, kNeedsStore, [this, treat](const Config& config) {
     return treat(config, backends_, letters_);
   });
+}
+
+void DeskCommands::add_dead_reason(CLI::App& command, const char* names) {
+  command.add_option(names, letters_.filter.reason, "only this reason of death")
+      ->type_name("REASON")
+      ->check(CLI::IsMember(reasons()));
 }
 
 void DeskCommands::add_letter_filter(CLI::App& command) {
@@ -170,7 +168,7 @@ void DeskCommands::add_letter_filter(CLI::App& command) {
 void DeskCommands::add_pause(CLI::App& app, const CommandRegistry& registry) {
   const auto add = [&](const char* name, const char* help, bool paused) {
     auto* command = registry.add(app, name, help);
-    command->add_option("--reason", pause_reason_, "why, for the audit table")->type_name("TEXT");
+    add_reason(*command, pause_reason_);
     registry.on_chosen(command, kNeedsStore, [this, paused](const Config& config) {
       return pause_relays(config, backends_, paused, pause_reason_);
     });

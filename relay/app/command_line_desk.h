@@ -20,6 +20,7 @@ class DeskCommands {
   void add_to(CLI::App& app, const CommandRegistry& registry);
 
  private:
+  using Show = int (*)(const Config&, const Backends&, const MessageOptions&);
   using Treat = int (*)(const Config&, const Backends&, const DeadLetterOptions&);
 
   void add_messages(CLI::App& app, const CommandRegistry& registry);
@@ -27,6 +28,8 @@ class DeskCommands {
   void add_dead_letters(CLI::App& app, const CommandRegistry& registry);
   void add_treatment(CLI::App& group, const CommandRegistry& registry, const char* name,
                      const char* help, Treat treat);
+  void add_show(CLI::App& group, const CommandRegistry& registry, const char* help, Show show);
+  void add_dead_reason(CLI::App& command, const char* names);
   void add_letter_filter(CLI::App& command);
   void add_pause(CLI::App& app, const CommandRegistry& registry);
 

@@ -14,4 +14,8 @@ void add_output(CLI::App& command, OutputFormat& output, Lines lines) {
       ->transform(one_of(formats));
 }
 
+void add_reason(CLI::App& command, std::string& reason) {
+  command.add_option("--reason", reason, "why, for the audit table")->type_name("TEXT");
+}
+
 }  // namespace outbox

@@ -38,4 +38,7 @@ CLI::Validator one_of(const std::vector<std::pair<std::string, Value>>& values) 
 enum class Lines { no, yes };
 void add_output(CLI::App& command, OutputFormat& output, Lines lines);
 
+// --reason: what an operator says about an order.
+void add_reason(CLI::App& command, std::string& reason);
+
 }  // namespace outbox

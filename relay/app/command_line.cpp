@@ -84,6 +84,14 @@ void add_flag_values(const CommonFlags& flags, ConfigInput& input) {
   add("--preset", "store.preset", flags.preset);
 }
 
+std::vector<std::string> names_below(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
 class CommandLine {
  public:
   explicit CommandLine(const Backends& backends)
@@ -196,7 +204,8 @@ class CommandLine {
             [this](const std::string& text) {
               adopt_.since = parse_instant(text);
               if (adopt_.since) return;
-              usage_mistake("--since: write a time such as 2026-11-30T18:00:00Z");
+              usage_mistake(fmt::format("--since {}: write a time such as 2026-11-30T18:00:00Z",
+                                        printable(text)));
             },
             "send those of events since then, leave the others alone")
         ->type_name("TIME");
@@ -301,21 +310,23 @@ class CommandLine {
 
   int usage_error(const std::string& what, int argc, const char* const* argv) {
     std::string hint = "outbox-relay --help";
-    const auto commands = app_.get_subcommands([](const CLI::App*) { return true; });
-    std::vector<std::string> names;
-    names.reserve(commands.size());
-    for (const auto* command : commands) names.push_back(command->get_name());
+    const auto names = names_below(app_);
     std::string meant;
     for (int index = 1; index < argc; ++index) {
       const std::string word = argv[index];
       if (word.starts_with("-")) continue;
       const bool known = std::ranges::find(names, word) != names.end();
-      if (known) hint = fmt::format("outbox-relay {} --help", word);
       if (!known) meant = did_you_mean(word, names);
+      if (!known) break;
+      const std::string next = index + 1 < argc ? argv[index + 1] : "";
+      const auto below = names_below(*app_.get_subcommand(word));
+      const bool deeper = std::ranges::find(below, next) != below.end();
+      hint = fmt::format("outbox-relay {}{} --help", word, deeper ? " " + next : "");
       break;
     }
     std::fputs(
-        fmt::format("outbox-relay: {}{}\nSee: {}\n", printable(what, 500), meant, hint).c_str(),
+        fmt::format("outbox-relay: {}{}\nSee: {}\n", printable_sentence(what, 500), meant, hint)
+            .c_str(),
         stderr);
     return kUsage;
   }

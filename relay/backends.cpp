@@ -7,4 +7,12 @@ std::string scheme_of(const std::string& url) {
   return colon == std::string::npos ? std::string{} : url.substr(0, colon);
 }
 
+std::string describe(const std::vector<SettingDefect>& defects) {
+  std::string text;
+  for (const SettingDefect& defect : defects) {
+    text += (text.empty() ? "" : "; ") + defect.setting + ": " + defect.text;
+  }
+  return text;
+}
+
 }  // namespace outbox

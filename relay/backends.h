@@ -25,6 +25,16 @@ struct SettingsError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// One thing that is wrong with the settings of a store or a broker.
+struct SettingDefect {
+  std::string setting;  // below the store or the broker: "url", "tls.caFile", "columns.id"
+  std::string text;     // for people
+  std::string file{};   // what is wrong stands in this file; empty: in the setting itself
+};
+
+// All in one sentence; empty if there are none.
+std::string describe(const std::vector<SettingDefect>& defects);
+
 // Which attempts to publish are recorded in a table beside the outbox.
 enum class AttemptsKept { none, failures, all };
 
@@ -46,8 +56,8 @@ struct StoreSettings {
 };
 
 struct StoreBackend {
-  // What is wrong with the settings, found without connecting; empty if nothing.
-  std::function<std::string(const StoreSettings&)> check;
+  // All that is wrong with the settings, found without connecting.
+  std::function<std::vector<SettingDefect>(const StoreSettings&)> check;
   // Opens lazily: a database that is missing is waited for, turn by turn. Rings the bell when the
   // outbox may have changed. The clock and the bell outlive the store.
   std::function<std::unique_ptr<OutboxStore>(const StoreSettings&, const Clock&, Bell&)> open_store;
@@ -98,7 +108,9 @@ struct PublisherSettings {
 };
 
 struct PublisherBackend {
-  std::function<std::string(const PublisherSettings&)> check;
+  // All that is wrong with the settings, found without connecting. Reads the files that they name,
+  // from any thread.
+  std::function<std::vector<SettingDefect>(const PublisherSettings&)> check;
   std::function<std::unique_ptr<Publisher>(const PublisherSettings&, const Clock&, ReceiptSink&)>
       open;
   // Connects, and asks what delivers nothing; ends by the publish time-out. Never throws. Empty:

@@ -53,9 +53,8 @@ class HttpPublisher final : public Publisher {
   std::vector<std::thread> threads_;  // last: they use everything above
 };
 
-// What is wrong with the settings, found without connecting; empty if nothing. Reads the files that
-// they name.
-std::string check_http_settings(const PublisherSettings& settings);
+// All that is wrong with the settings, found without connecting. Reads the files that they name.
+std::vector<SettingDefect> check_http_settings(const PublisherSettings& settings);
 
 // Registers the schemes `http` and `https`.
 void add_http_publisher(Backends& backends);

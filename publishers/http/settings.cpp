@@ -18,130 +18,147 @@ namespace {
 
 constexpr std::size_t kConnectionsMax = 256;
 
-std::string envelope_defect(const PublisherSettings& settings) {
-  if (settings.envelope == "raw") return {};
-  if (settings.envelope != "cloudevents-binary" && settings.envelope != "cloudevents-structured") {
-    return fmt::format(
-        "the envelope \"{}\" is not known to http: it takes cloudevents-binary, "
-        "cloudevents-structured or raw",
-        settings.envelope);
-  }
-  if (settings.source.empty()) return "source is empty: CloudEvents need one, such as /orders";
-  const std::string_view source = settings.source;
-  if (!is_valid_utf8(source) || has_control_character(source) ||
-      source.find(' ') != std::string_view::npos) {
-    return "source is not a URI reference: it has spaces or control characters";
-  }
-  return {};
-}
+class Checks {
+ public:
+  explicit Checks(const PublisherSettings& settings) : settings_(settings) {}
 
-std::string limits_defect(const PublisherSettings& settings) {
-  if (settings.publish_timeout < std::chrono::milliseconds{1}) {
-    return "publishTimeout must be at least 1ms";
+  std::vector<SettingDefect> run() {
+    const ParsedEndpoint parsed = parse_endpoint(settings_.url);
+    if (!parsed.error.empty()) fail("url", parsed.error);
+    check_envelope();
+    check_limits();
+    check_authorization();
+    check_file("passwordFile", settings_.password_file, read_secret);
+    check_file("bearerTokenFile", settings_.bearer_token_file, read_secret);
+    check_file("signingKeyFile", settings_.signing_key_file, read_signing_keys);
+    check_headers();
+    if (parsed.error.empty()) check_tls(parsed.endpoint.tls);
+    return std::move(defects_);
   }
-  if (settings.connections < 1 || settings.connections > kConnectionsMax) {
-    return fmt::format("connections must be from 1 to {}", kConnectionsMax);
-  }
-  if (settings.queue_max == 0) return "the publisher's queue must hold at least one event";
-  return {};
-}
 
-std::string secret_defect(const PublisherSettings& settings) {
-  if (!settings.password_file.empty() && !settings.bearer_token_file.empty()) {
-    return "passwordFile and bearerTokenFile exclude each other: remove one";
+ private:
+  void fail(std::string setting, std::string text, std::string file = {}) {
+    defects_.push_back({std::move(setting), std::move(text), std::move(file)});
   }
-  if (settings.username.empty() != settings.password_file.empty()) {
-    return "username and passwordFile belong together: one of them is missing";
-  }
-  if (settings.username.find(':') != std::string::npos) return "username must not have a colon";
-  if (!header_value_defect(settings.username).empty()) {
-    return "username " + header_value_defect(settings.username);
-  }
-  if (!settings.password_file.empty()) {
-    const std::string error = read_secret(settings.password_file).error;
-    if (!error.empty()) return "passwordFile: " + error;
-  }
-  if (!settings.bearer_token_file.empty()) {
-    const std::string error = read_secret(settings.bearer_token_file).error;
-    if (!error.empty()) return "bearerTokenFile: " + error;
-  }
-  if (!settings.signing_key_file.empty()) {
-    const std::string error = read_signing_keys(settings.signing_key_file).error;
-    if (!error.empty()) return "signingKeyFile: " + error;
-  }
-  return {};
-}
 
-// Values are not shown: they may be secrets.
-std::string header_defect(const PublisherSettings& settings, const std::string& name,
-                          const std::string& value) {
-  if (!is_header_name(name)) return fmt::format("headers: \"{}\" is not a header name", name);
-  const bool authorization = to_lower(name) == "authorization";
-  if (is_reserved_http_header(name) && !authorization) {
-    return fmt::format("headers: {} is set by the relay and can't be configured", name);
+  template <class Read>
+  void check_file(const char* setting, const std::string& file, const Read& read) {
+    if (file.empty()) return;
+    std::string error = read(file).error;
+    if (!error.empty()) fail(setting, std::move(error), file);
   }
-  if (authorization && !(settings.password_file.empty() && settings.bearer_token_file.empty())) {
-    return "headers: Authorization is already made from passwordFile or bearerTokenFile";
-  }
-  const std::string why = header_value_defect(value);
-  return why.empty() ? why : fmt::format("headers: the value of {} {}", name, why);
-}
 
-std::string headers_defect(const PublisherSettings& settings) {
-  std::set<std::string> names;
-  std::size_t bytes = 0;
-  std::vector<Header> headers;
-  for (const auto& [name, value] : settings.headers) headers.push_back({name, value});
-  for (const auto& [name, file] : settings.header_files) {
-    Secret secret = read_secret(file);
-    if (!secret.error.empty()) return fmt::format("headerFiles: {}: {}", name, secret.error);
-    headers.push_back({name, std::move(secret.text)});
-  }
-  for (const auto& [name, value] : headers) {
-    if (std::string defect = header_defect(settings, name, value); !defect.empty()) return defect;
-    if (!names.insert(to_lower(name)).second) {
-      return fmt::format("headers: {} appears twice; upper and lower case make no difference",
-                         name);
+  void check_envelope() {
+    const std::string& envelope = settings_.envelope;
+    if (envelope == "raw") return;
+    if (envelope != "cloudevents-binary" && envelope != "cloudevents-structured") {
+      return fail("envelope",
+                  fmt::format("\"{}\" is not known to http: it takes cloudevents-binary, "
+                              "cloudevents-structured or raw",
+                              envelope));
     }
-    bytes += name.size() + value.size();
+    const std::string_view source = settings_.source;
+    if (source.empty()) return fail("source", "is empty: CloudEvents need one, such as /orders");
+    if (!is_valid_utf8(source) || has_control_character(source) ||
+        source.find(' ') != std::string_view::npos) {
+      fail("source", "is not a URI reference: it has spaces or control characters");
+    }
   }
-  if (names.size() > kHeadersMax || bytes > kHeadersBytesMax) {
-    return fmt::format("headers: more than {} of them, or more than {} bytes", kHeadersMax,
-                       kHeadersBytesMax);
-  }
-  return {};
-}
 
-std::string tls_defect(const PublisherSettings& settings, bool is_tls) {
-  const TlsSettings& tls = settings.tls;
-  if (is_tls) return tls_files_defect(tls);
-  if (tls.ca_file.empty() && tls.cert_file.empty() && tls.key_file.empty() &&
-      tls.server_name.empty()) {
-    return {};
+  void check_limits() {
+    if (settings_.publish_timeout < std::chrono::milliseconds{1}) {
+      fail("publishTimeout", "must be at least 1ms");
+    }
+    if (settings_.connections < 1 || settings_.connections > kConnectionsMax) {
+      fail("connections", fmt::format("must be from 1 to {}", kConnectionsMax));
+    }
+    if (settings_.queue_max == 0) {
+      fail("connections", "the publisher's queue must hold at least one event");
+    }
   }
-  return "tls settings need an https:// url; with http:// nothing is encrypted";
-}
+
+  void check_authorization() {
+    const std::string& username = settings_.username;
+    if (!settings_.password_file.empty() && !settings_.bearer_token_file.empty()) {
+      fail("bearerTokenFile", "passwordFile and bearerTokenFile exclude each other: remove one");
+    }
+    if (username.empty() != settings_.password_file.empty()) {
+      fail(username.empty() ? "passwordFile" : "username",
+           "username and passwordFile belong together: one of them is missing");
+    }
+    if (username.find(':') != std::string::npos) fail("username", "must not have a colon");
+    const std::string defect = header_value_defect(username);
+    if (!defect.empty()) fail("username", defect);
+  }
+
+  void check_headers() {
+    for (const auto& [name, value] : settings_.headers) {
+      check_header("headers." + name, name, value, "");
+    }
+    for (const auto& [name, file] : settings_.header_files) {
+      const std::string setting = "headerFiles." + name;
+      const Secret secret = read_secret(file);
+      if (!secret.error.empty()) fail(setting, secret.error, file);
+      check_header(setting, name, secret.error.empty() ? secret.text : "", file);
+    }
+    if (names_.size() > kHeadersMax || bytes_ > kHeadersBytesMax) {
+      fail("headers", fmt::format("more than {} of them, or more than {} bytes", kHeadersMax,
+                                  kHeadersBytesMax));
+    }
+  }
+
+  // Values are not shown: they may be secrets.
+  void check_header(const std::string& setting, const std::string& name, const std::string& value,
+                    const std::string& file) {
+    if (!is_header_name(name)) {
+      return fail(setting, fmt::format("\"{}\" is not a header name", name));
+    }
+    const bool authorization = to_lower(name) == "authorization";
+    const bool authorized =
+        !settings_.password_file.empty() || !settings_.bearer_token_file.empty();
+    if (authorization && authorized) {
+      fail(setting, "Authorization is already made from passwordFile or bearerTokenFile");
+    } else if (!authorization && is_reserved_http_header(name)) {
+      fail(setting, fmt::format("{} is set by the relay and can't be configured", name));
+    } else if (!names_.insert(to_lower(name)).second) {
+      fail(setting, fmt::format("{} appears twice; upper and lower case make no difference", name));
+    }
+    const std::string why = header_value_defect(value);
+    if (!why.empty()) fail(setting, "the value " + why, file);
+    bytes_ += name.size() + value.size();
+  }
+
+  void check_tls(bool is_tls) {
+    const TlsSettings& tls = settings_.tls;
+    if (is_tls) {
+      for (SettingDefect& defect : tls_files_defects(tls)) defects_.push_back(std::move(defect));
+      return;
+    }
+    if (tls.ca_file.empty() && tls.cert_file.empty() && tls.key_file.empty() &&
+        tls.server_name.empty()) {
+      return;
+    }
+    fail("url", "tls settings need an https:// url; with http:// nothing is encrypted");
+  }
+
+  const PublisherSettings& settings_;
+  std::vector<SettingDefect> defects_;
+  std::set<std::string> names_;
+  std::size_t bytes_ = 0;
+};
 
 }  // namespace
 
-std::string check_http_settings(const PublisherSettings& settings) {
-  const ParsedEndpoint parsed = parse_endpoint(settings.url);
-  std::string error = parsed.error;
-  if (error.empty()) error = envelope_defect(settings);
-  if (error.empty()) error = limits_defect(settings);
-  if (error.empty()) error = secret_defect(settings);
-  if (error.empty()) error = headers_defect(settings);
-  if (error.empty()) error = tls_defect(settings, parsed.endpoint.tls);
-  return error;
+std::vector<SettingDefect> check_http_settings(const PublisherSettings& settings) {
+  return Checks(settings).run();
 }
 
 void add_http_publisher(Backends& backends) {
   PublisherBackend backend;
   backend.check = check_http_settings;
   backend.open = [](const PublisherSettings& settings, const Clock& clock, ReceiptSink& sink) {
-    if (std::string error = check_http_settings(settings); !error.empty()) {
-      throw SettingsError(error);
-    }
+    const auto defects = check_http_settings(settings);
+    if (!defects.empty()) throw SettingsError(describe(defects));
     return std::unique_ptr<Publisher>(std::make_unique<HttpPublisher>(settings, clock, sink));
   };
   backend.test = test_http_broker;

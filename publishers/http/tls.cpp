@@ -12,9 +12,11 @@ namespace outbox {
 
 namespace {
 
+using Defects = std::vector<SettingDefect>;
+
 struct NewContext {
   SslContextPointer context;
-  std::string error;
+  Defects defects;
 };
 
 bool is_address(const std::string& host) {
@@ -23,14 +25,21 @@ bool is_address(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
 }
 
-std::string load_authorities(SSL_CTX* context, const std::string& ca_file) {
-  if (ca_file.empty()) {
-    if (SSL_CTX_set_default_verify_paths(context) == 1) return {};
-    return fmt::format("the system's certificate authorities can't be loaded: {}",
-                       take_ssl_error());
+void add_defect(const char* setting, const std::string& file, const std::string& why,
+                Defects& defects) {
+  defects.push_back({setting, fmt::format("{} can't be loaded: {}", file, why), file});
+}
+
+void load_authorities(SSL_CTX* context, const std::string& ca_file, Defects& defects) {
+  if (!ca_file.empty()) {
+    if (SSL_CTX_load_verify_locations(context, ca_file.c_str(), nullptr) == 1) return;
+    return add_defect("tls.caFile", ca_file, take_ssl_error(), defects);
   }
-  if (SSL_CTX_load_verify_locations(context, ca_file.c_str(), nullptr) == 1) return {};
-  return fmt::format("tls.caFile {} can't be loaded: {}", ca_file, take_ssl_error());
+  if (SSL_CTX_set_default_verify_paths(context) == 1) return;
+  defects.push_back(
+      {"tls.caFile", fmt::format("is not set, and the system's certificate authorities can't be "
+                                 "loaded: {}",
+                                 take_ssl_error())});
 }
 
 // There is nobody to ask for the password of a key, and OpenSSL would ask on the terminal. Notes
@@ -40,35 +49,39 @@ int no_password(char*, int, int, void* has_password) {
   return -1;
 }
 
-std::string load_own_key(SSL_CTX* context, const std::string& key_file) {
+void load_own_key(SSL_CTX* context, const std::string& key_file, Defects& defects) {
   bool has_password = false;
   SSL_CTX_set_default_passwd_cb(context, no_password);
   SSL_CTX_set_default_passwd_cb_userdata(context, &has_password);
   const bool loaded = SSL_CTX_use_PrivateKey_file(context, key_file.c_str(), SSL_FILETYPE_PEM) == 1;
   SSL_CTX_set_default_passwd_cb_userdata(context, nullptr);
-  if (loaded) return {};
+  if (loaded) return;
   const std::string why = take_ssl_error();
-  return fmt::format("tls.keyFile {} can't be loaded: {}", key_file,
-                     has_password ? "it has a password; take that off (openssl pkey)" : why);
+  add_defect("tls.keyFile", key_file,
+             has_password ? "it has a password; take that off (openssl pkey)" : why, defects);
 }
 
-std::string load_own_certificate(SSL_CTX* context, const TlsSettings& settings) {
-  if (settings.cert_file.empty() && settings.key_file.empty()) return {};
-  if (settings.cert_file.empty() || settings.key_file.empty()) {
-    return "tls.certFile and tls.keyFile belong together: one of them is missing";
+void load_own_certificate(SSL_CTX* context, const TlsSettings& settings, Defects& defects) {
+  const bool has_certificate = !settings.cert_file.empty();
+  const bool has_key = !settings.key_file.empty();
+  if (has_certificate != has_key) {
+    defects.push_back({has_key ? "tls.certFile" : "tls.keyFile",
+                       "tls.certFile and tls.keyFile belong together: this one is missing"});
   }
-  if (SSL_CTX_use_certificate_chain_file(context, settings.cert_file.c_str()) != 1) {
-    return fmt::format("tls.certFile {} can't be loaded: {}", settings.cert_file, take_ssl_error());
+  if (has_certificate &&
+      SSL_CTX_use_certificate_chain_file(context, settings.cert_file.c_str()) != 1) {
+    add_defect("tls.certFile", settings.cert_file, take_ssl_error(), defects);
   }
-  return load_own_key(context, settings.key_file);
+  if (has_key) load_own_key(context, settings.key_file, defects);
 }
 
 NewContext new_context(const TlsSettings& settings) {
   NewContext made;
+  ERR_clear_error();
   made.context.reset(SSL_CTX_new(TLS_client_method()));
   SSL_CTX* context = made.context.get();
   if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1) {
-    made.error = fmt::format("TLS can't be set up: {}", take_ssl_error());
+    made.defects.push_back({"url", fmt::format("TLS can't be set up: {}", take_ssl_error())});
     return made;
   }
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
@@ -76,8 +89,8 @@ NewContext new_context(const TlsSettings& settings) {
                                 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   constexpr std::array<unsigned char, 9> kHttp11 = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
   SSL_CTX_set_alpn_protos(context, kHttp11.data(), kHttp11.size());
-  made.error = load_authorities(context, settings.ca_file);
-  if (made.error.empty()) made.error = load_own_certificate(context, settings);
+  load_authorities(context, settings.ca_file, made.defects);
+  load_own_certificate(context, settings, made.defects);
   return made;
 }
 
@@ -94,17 +107,22 @@ bool expect_name(SSL* ssl, const std::string& name) {
 
 std::string take_ssl_error() {
   std::string text = "no reason given";
-  const unsigned long code = ERR_peek_last_error();
-  if (code != 0) {
+  // The last error says most, unless it only tells that the system refused.
+  while (const unsigned long code = ERR_get_error()) {
+    if (ERR_SYSTEM_ERROR(code)) {
+      text = std::system_category().message(ERR_GET_REASON(code));
+      break;
+    }
     const char* reason = ERR_reason_error_string(code);
     text = reason == nullptr ? fmt::format("OpenSSL error {}", code) : reason;
-    if (ERR_SYSTEM_ERROR(code)) text = std::system_category().message(ERR_GET_REASON(code));
   }
   ERR_clear_error();
   return text;
 }
 
-std::string tls_files_defect(const TlsSettings& settings) { return new_context(settings).error; }
+std::vector<SettingDefect> tls_files_defects(const TlsSettings& settings) {
+  return new_context(settings).defects;
+}
 
 TlsContext::TlsContext(const TlsSettings& settings, const std::string& host)
     : settings_(settings),
@@ -114,11 +132,11 @@ TlsContext::TlsContext(const TlsSettings& settings, const std::string& host)
 void TlsContext::reload_if_changed(std::string& error) {
   if (!files_.changed()) return;
   NewContext made = new_context(settings_);
-  if (made.error.empty()) {
+  if (made.defects.empty()) {
     context_ = std::move(made.context);
     files_.accept();
   } else if (!context_) {
-    error = std::move(made.error);
+    error = describe(made.defects);
   }
 }
 

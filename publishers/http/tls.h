@@ -25,8 +25,8 @@ using SslPointer = std::unique_ptr<SSL, SslDeleter>;
 // What OpenSSL has to say about its last error, in words; clears its queue.
 std::string take_ssl_error();
 
-// What is wrong with the certificate files; empty if nothing. Reads them.
-std::string tls_files_defect(const TlsSettings& settings);
+// All that is wrong with the certificate files. Reads them.
+std::vector<SettingDefect> tls_files_defects(const TlsSettings& settings);
 
 // Makes sessions for one server. Certificates come from the configured files or from the system;
 // files that have changed are read anew for the next session, and stay as they were while they

@@ -1,15 +1,12 @@
 #include "publishers/null/null_publisher.h"
 
-#include <fmt/format.h>
-
 namespace outbox {
 
 namespace {
 
-std::string check_settings(const PublisherSettings& settings) {
+std::vector<SettingDefect> check_settings(const PublisherSettings& settings) {
   if (settings.url == "null:" || settings.url == "null://") return {};
-  return fmt::format("the broker's url \"{}\" has something behind null:, which takes nothing",
-                     settings.url);
+  return {{"url", "has something behind null:, which takes nothing"}};
 }
 
 }  // namespace
@@ -34,7 +31,8 @@ void add_null_publisher(Backends& backends) {
   PublisherBackend backend;
   backend.check = check_settings;
   backend.open = [](const PublisherSettings& settings, const Clock& clock, ReceiptSink& sink) {
-    if (std::string error = check_settings(settings); !error.empty()) throw SettingsError(error);
+    const auto defects = check_settings(settings);
+    if (!defects.empty()) throw SettingsError(describe(defects));
     return std::unique_ptr<Publisher>(std::make_unique<NullPublisher>(clock, sink));
   };
   backends.publishers["null"] = std::move(backend);

@@ -18,14 +18,18 @@ namespace outbox {
 
 namespace {
 
-std::string check_settings(const PublisherSettings& settings) {
+std::vector<SettingDefect> check_settings(const PublisherSettings& settings) {
+  std::vector<SettingDefect> defects;
   if (settings.url != "stdout:" && settings.url != "stdout://") {
-    return fmt::format("the broker's url \"{}\" has something behind stdout:, which takes nothing",
-                       settings.url);
+    defects.push_back({"url", "has something behind stdout:, which takes nothing"});
   }
-  if (settings.publish_timeout <= Duration::zero()) return "publishTimeout must be longer than 0";
-  if (settings.queue_max == 0) return "the publisher's queue must hold at least one event";
-  return {};
+  if (settings.publish_timeout <= Duration::zero()) {
+    defects.push_back({"publishTimeout", "must be longer than 0"});
+  }
+  if (settings.queue_max == 0) {
+    defects.push_back({"connections", "the publisher's queue must hold at least one event"});
+  }
+  return defects;
 }
 
 bool is_regular_file(int descriptor) {
@@ -141,7 +145,8 @@ void add_stdout_publisher(Backends& backends) {
   PublisherBackend backend;
   backend.check = check_settings;
   backend.open = [](const PublisherSettings& settings, const Clock& clock, ReceiptSink& sink) {
-    if (std::string error = check_settings(settings); !error.empty()) throw SettingsError(error);
+    const auto defects = check_settings(settings);
+    if (!defects.empty()) throw SettingsError(describe(defects));
     return std::unique_ptr<Publisher>(
         std::make_unique<StdoutPublisher>(STDOUT_FILENO, settings, clock, sink));
   };

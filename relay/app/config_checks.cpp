@@ -50,6 +50,33 @@ class Checks {
     config_.problems.push_back(std::move(problem));
   }
 
+  // What a backend has found, where the setting stands that it names.
+  void fail_below(const std::string& section, const SettingDefect& defect) {
+    const std::string path = section + "." + defect.setting;
+    const std::string map = map_of(path);
+    const std::string key = map.empty() ? path : map;
+    // The problem tells the path.
+    std::string text = defect.text;
+    for (const std::string& named : {path + ": ", key + ": "}) {
+      if (text.starts_with(named)) text.erase(0, named.size());
+    }
+    if (!values_.contains(key)) return fail(section + ".url", defect.setting + ": " + text);
+    // What could not be read has its problem already, and so has what is wrong in any database.
+    const bool told = std::ranges::any_of(
+        config_.problems, [&](const Problem& problem) { return problem.path == path; });
+    if (told || !at(key).good) return;
+    if (map.empty()) return fail(path, std::move(text));
+    fail_entry(map, path, std::move(text));
+  }
+
+  void fail_entry(const std::string& map, const std::string& path, std::string text) {
+    const auto& entries = at(map).node.entries;
+    const auto entry = std::ranges::find(entries, path.substr(map.size() + 1),
+                                         [](const ConfigEntry& one) { return one.key.text; });
+    if (entry == entries.end()) return fail(map, std::move(text));
+    config_.problems.push_back(problem_with(*at(map).key, path, entry->value, std::move(text)));
+  }
+
   // Of two settings that contradict each other, the one that somebody wrote is to blame.
   void fail_either(const std::string& first, const std::string& second, std::string reason) {
     const bool first_written = at(first).node.origin.kind > Origin::Kind::profile;
@@ -96,8 +123,7 @@ class Checks {
     if (at("store.table").good && at("store.table").value.text.empty())
       fail("store.table", "is empty; name the outbox table");
     if (store == nullptr || !store->check) return;
-    const std::string error = store->check(config_.settings.store);
-    if (!error.empty()) fail("store.url", error);
+    for (const auto& defect : store->check(config_.settings.store)) fail_below("store", defect);
   }
 
   void check_broker() {
@@ -111,8 +137,12 @@ class Checks {
       return;
     }
     if (publisher == nullptr || !publisher->check) return;
-    const std::string error = publisher->check(config_.settings.publisher);
-    if (!error.empty()) fail(url, error);
+    for (const auto& defect : publisher->check(config_.settings.publisher)) {
+      // Who does not speak to the broker can do without the files that it takes.
+      if (input_.needs_broker || defect.file.empty()) {
+        fail_below("brokers." + config_.settings.broker, defect);
+      }
+    }
   }
 
   void check_times() {

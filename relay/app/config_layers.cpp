@@ -82,16 +82,6 @@ bool is_map(const std::string& path) {
   return key != nullptr && (key->kind == ValueKind::text_map || key->kind == ValueKind::secrets);
 }
 
-// The setting that is a map and has this entry: "store.columns" for "store.columns.id". Empty if
-// there is none. An entry's name may have dots.
-std::string map_of(const std::string& path) {
-  for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {
-    const std::string above = path.substr(0, dot);
-    if (dot + 1 < path.size() && is_map(above)) return above;
-  }
-  return {};
-}
-
 void set_entry(ConfigNode& map, const std::string& name, const ConfigNode& value) {
   if (map.kind == ConfigNode::Kind::nothing) {
     map.kind = ConfigNode::Kind::map;
@@ -165,6 +155,14 @@ std::vector<std::string> all_variables(const std::vector<std::string>& brokers) 
 }
 
 }  // namespace
+
+std::string map_of(const std::string& path) {
+  for (std::size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {
+    const std::string above = path.substr(0, dot);
+    if (dot + 1 < path.size() && is_map(above)) return above;
+  }
+  return {};
+}
 
 void add_to_layer(ConfigLayer& layer, const std::string& path, const ConfigNode& node,
                   std::vector<Problem>& problems) {

@@ -37,6 +37,10 @@ ConfigLayer flag_layer(const std::vector<FlagValue>& flags, std::vector<Problem>
 // Lays one layer over another. A setting replaces the one below, an entry of a map joins the map.
 void cover(ConfigLayer& below, const ConfigLayer& above);
 
+// The setting that is a map and has this entry: "store.columns" for "store.columns.id". Empty if
+// there is none. An entry's name may have dots.
+std::string map_of(const std::string& path);
+
 // The default of a key, as if it had been written.
 ConfigNode default_node(const ConfigKey& key);
 

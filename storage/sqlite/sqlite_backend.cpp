@@ -14,15 +14,50 @@
 namespace outbox {
 namespace {
 
-std::string check(const StoreSettings& settings) {
-  try {
-    sqlite::path_of(settings.url);
-    sqlite::mapping_of(settings);
-    return {};
-  } catch (const SettingsError& error) {
-    return error.what();
+// Tries each setting by itself, beside good ones, so that all that are wrong are told at once.
+class SettingsCheck {
+ public:
+  explicit SettingsCheck(const StoreSettings& settings) : settings_(settings) {}
+
+  std::vector<SettingDefect> run() {
+    attempt("url", [this] { sqlite::path_of(settings_.url); });
+    alone("table", [this](StoreSettings& part) { part.table = settings_.table; });
+    alone("preset", [this](StoreSettings& part) { part.preset = settings_.preset; });
+    alone("times", [this](StoreSettings& part) { part.times = settings_.times; });
+    for (const auto& column : settings_.columns) {
+      alone("columns." + column.first, [&](StoreSettings& part) { part.columns = {column}; });
+    }
+    for (const auto& state : settings_.states) {
+      // Without a status column, since two states that are exchanged look alike one by one.
+      alone("states." + state.first, [&](StoreSettings& part) {
+        part.columns = {{"status", ""}};
+        part.states = {state};
+      });
+    }
+    if (defects_.empty()) attempt("states", [this] { sqlite::mapping_of(settings_); });
+    return std::move(defects_);
   }
-}
+
+ private:
+  template <class Try>
+  void attempt(const std::string& setting, const Try& what) {
+    try {
+      what();
+    } catch (const SettingsError& error) {
+      defects_.push_back({setting, error.what()});
+    }
+  }
+
+  template <class Change>
+  void alone(const std::string& setting, const Change& change) {
+    StoreSettings part;
+    change(part);
+    attempt(setting, [&part] { sqlite::mapping_of(part); });
+  }
+
+  const StoreSettings& settings_;
+  std::vector<SettingDefect> defects_;
+};
 
 std::string apply_ddl(const StoreSettings& settings) {
   const std::string path = sqlite::path_of(settings.url);
@@ -83,7 +118,7 @@ void add_sqlite_store(Backends& backends) {
   // Without effect once SQLite is in use.
   sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
   StoreBackend backend;
-  backend.check = check;
+  backend.check = [](const StoreSettings& settings) { return SettingsCheck(settings).run(); };
   backend.open_store = [](const StoreSettings& settings, const Clock& clock, Bell& bell) {
     return std::unique_ptr<OutboxStore>(
         std::make_unique<sqlite::SqliteStore>(settings, sqlite::system_clocks(clock), bell));

@@ -73,7 +73,7 @@ inline bool contains(const std::string& text, const std::string& part) {
 
 // What becomes of one message at a publisher of its own.
 inline Receipt publish_to(const PublisherSettings& settings) {
-  REQUIRE(check_http_settings(settings) == "");
+  REQUIRE(describe(check_http_settings(settings)) == "");
   return HttpSender(settings).publish(make_message("one"));
 }
 

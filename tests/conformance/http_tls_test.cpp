@@ -208,9 +208,9 @@ TEST_CASE("a key with a password, and one that is not the certificate's, are fou
                               world.local.key_file + " -out " + settings.tls.key_file +
                               " >/dev/null 2>&1";
   REQUIRE(std::system(command.c_str()) == 0);
-  CHECK(contains(check_http_settings(settings), "it has a password"));
+  CHECK(contains(describe(check_http_settings(settings)), "it has a password"));
   settings.tls.key_file = world.folder.file("other.key");
-  CHECK(contains(check_http_settings(settings), "mismatch"));
+  CHECK(contains(describe(check_http_settings(settings)), "mismatch"));
 }
 
 TEST_CASE("each handshake tells when the first certificate of the receiver's chain expires") {

@@ -51,8 +51,9 @@ TEST_CASE("null refuses a url with something behind the scheme") {
   add_null_publisher(backends);
   PublisherSettings settings;
   settings.url = "null://somewhere";
-  CHECK(backends.publishers.at("null").check(settings).find("null://somewhere") !=
-        std::string::npos);
+  const auto defects = backends.publishers.at("null").check(settings);
+  REQUIRE(defects.size() == 1);
+  CHECK(defects[0].setting == "url");
   settings.url = "null:";
   CHECK(backends.publishers.at("null").check(settings).empty());
 }

@@ -158,6 +158,31 @@ def test_the_doctor_sees_what_the_broker_test_sees(world):
     assert code == 3 and "broker_unreachable" in findings
 
 
+def test_only_who_speaks_to_the_broker_needs_the_files_it_takes(world):
+    outbox, receiver = world.outbox(), world.receiver()
+    missing = os.path.join(world.folder, "missing")
+    garbage = os.path.join(world.folder, "garbage")
+    with open(garbage, "w", encoding="utf-8") as file:
+        file.write("not a key\n")
+    flags = ["--store", outbox.url, "--broker", receiver.url,
+             "--set", f"brokers.main.bearerTokenFile={missing}",
+             "--set", f"brokers.main.signingKeyFile={garbage}"]
+    for command in (["run"], ["validate"], ["broker", "test"]):
+        refused = run_command(*command, *flags)
+        assert refused.returncode == 78, (command, refused)
+        assert f'flag --set: brokers.main.bearerTokenFile = "{missing}"' in refused.stderr
+        assert f'flag --set: brokers.main.signingKeyFile = "{garbage}"' in refused.stderr
+    for command in (["status"], ["dead-letters", "list"], ["messages", "find"], ["pause"],
+                    ["resume"], ["broker", "isolate"], ["broker", "close"], ["print-config"],
+                    ["wait", "--for", "table", "--timeout", "0s"]):
+        done = run_command(*command, *flags)
+        assert done.returncode == 0, (command, done)
+    assert run_command("init", "--check", *flags).returncode in (0, 5)
+    code, findings = doctor(outbox, *flags[2:])
+    assert code == 1 and findings["broker_file"]["severity"] == "error"
+    assert not receiver.requests()
+
+
 @pytest.mark.parametrize("url", ["null:", "stdout:"])
 def test_brokers_without_a_connection_have_nothing_that_fails(url):
     done = run_command("broker", "test", "--broker", url)

@@ -14,6 +14,10 @@ PublisherSettings good_settings() {
   return settings;
 }
 
+std::string defects_of(const PublisherSettings& settings) {
+  return describe(check_http_settings(settings));
+}
+
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -28,11 +32,11 @@ TEST_CASE("headers in files are checked like those in the configuration") {
     auto settings = good_settings();
     settings.header_files = std::move(files);
     settings.headers = std::move(headers);
-    return check_http_settings(settings);
+    return defects_of(settings);
   };
   CHECK(error_of({{"X-Api-Key", secret.path()}}, {{"X-Tenant", "acme"}}) == "");
   CHECK(
-      contains(error_of({{"X-Api-Key", "/no/such/file"}}, {}), "headerFiles: X-Api-Key: the file"));
+      contains(error_of({{"X-Api-Key", "/no/such/file"}}, {}), "headerFiles.X-Api-Key: the file"));
   CHECK(contains(error_of({{"X-Api-Key", two_lines.path()}}, {}), "one line"));
   CHECK(contains(error_of({{"x-key", secret.path()}}, {{"X-Key", "1"}}), "appears twice"));
   CHECK(contains(error_of({{"Content-Type", secret.path()}}, {}), "is set by the relay"));
@@ -113,16 +117,16 @@ TEST_CASE("a url is shown without its secrets") {
 }
 
 TEST_CASE("good settings pass") {
-  CHECK(check_http_settings(good_settings()) == "");
+  CHECK(defects_of(good_settings()) == "");
   PublisherSettings raw = good_settings();
   raw.envelope = "raw";
   raw.source.clear();
-  CHECK(check_http_settings(raw) == "");
+  CHECK(defects_of(raw) == "");
   PublisherSettings structured = good_settings();
   structured.envelope = "cloudevents-structured";
   const TemporaryFile keys("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
   structured.signing_key_file = keys.path();
-  CHECK(check_http_settings(structured) == "");
+  CHECK(defects_of(structured) == "");
 }
 
 TEST_CASE("settings that can't work are found before anything connects") {
@@ -132,7 +136,7 @@ TEST_CASE("settings that can't work are found before anything connects") {
   const auto error_of = [](auto change) {
     PublisherSettings settings = good_settings();
     change(settings);
-    return check_http_settings(settings);
+    return defects_of(settings);
   };
   using Settings = PublisherSettings;
   const std::string envelope = error_of([](Settings& s) { s.envelope = "masstransit"; });
@@ -202,6 +206,33 @@ TEST_CASE("settings that can't work are found before anything connects") {
                  "https://"));
 }
 
+TEST_CASE("all that is wrong is told, with the setting and the file that it stands in") {
+  const TemporaryFile garbage("secret\n");
+  PublisherSettings settings = good_settings();
+  settings.bearer_token_file = "/no/token";
+  settings.signing_key_file = garbage.path();
+  settings.header_files = {{"X-Api-Key", "/no/key"}};
+  settings.headers = {{"Host", "h"}};
+  settings.tls = {.ca_file = "/no/ca.pem",
+                  .cert_file = garbage.path(),
+                  .key_file = "/no/own.key",
+                  .server_name = ""};
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const SettingDefect& defect : check_http_settings(settings)) {
+    found.emplace_back(defect.setting, defect.file);
+  }
+  CHECK(found ==
+        std::vector<std::pair<std::string, std::string>>{{"bearerTokenFile", "/no/token"},
+                                                         {"signingKeyFile", garbage.path()},
+                                                         {"headers.Host", ""},
+                                                         {"headerFiles.X-Api-Key", "/no/key"},
+                                                         {"tls.caFile", "/no/ca.pem"},
+                                                         {"tls.certFile", garbage.path()},
+                                                         {"tls.keyFile", "/no/own.key"}});
+  CHECK(contains(defects_of(settings),
+                 "tls.caFile: /no/ca.pem can't be loaded: No such file or directory"));
+}
+
 TEST_CASE("both schemes are registered and open checks the settings first") {
   Backends backends;
   add_http_publisher(backends);
@@ -209,7 +240,7 @@ TEST_CASE("both schemes are registered and open checks the settings first") {
   REQUIRE(backends.publishers.contains("https"));
   PublisherSettings settings = good_settings();
   settings.envelope = "unknown";
-  CHECK(contains(backends.publishers.at("https").check(settings), "unknown"));
+  CHECK(contains(describe(backends.publishers.at("https").check(settings)), "unknown"));
 }
 
 }  // namespace outbox

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -116,6 +117,8 @@ struct PublisherBackend {
   // Connects, and asks what delivers nothing; ends by the publish time-out. Never throws. Empty:
   // there is nothing to connect to.
   std::function<BrokerTest(const PublisherSettings&, const Clock&)> test;
+  // What is wrong when a test event ended with this receipt, if that can be told; may be empty.
+  std::function<std::optional<Finding>(const PublisherSettings&, const Receipt&)> explain;
 };
 
 struct Backends {

@@ -39,6 +39,8 @@ struct Receipt {
   Outcome outcome = Outcome::cancelled;
   std::string reason;  // for last_error and the log: no payload, no response body, no secret
   bool sent = false;   // was put, or may have been put, on the wire: an attempt
+  int status =
+      0;  // what the broker answered, in its protocol's numbers; 0: nothing, or it has none
   bool outcome_unknown = false;  // sent, and the broker may have accepted it
   Duration took{0};              // from the start of the attempt to its outcome
   Duration wait{0};            // throttled: how long the broker asked to wait, 0 if it did not say

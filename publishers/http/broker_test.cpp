@@ -11,6 +11,7 @@
 
 #include "publishers/http/client.h"
 #include "publishers/http/connection.h"
+#include "publishers/http/credentials.h"
 #include "publishers/http/endpoint.h"
 #include "publishers/http/judgement.h"
 #include "publishers/http/resolver.h"
@@ -31,6 +32,52 @@ Finding broker_finding(Severity severity, std::string code, std::string what, st
           .fix_kind = FixKind::advice,
           .fix = std::move(fix),
           .unreachable = unreachable};
+}
+
+bool is_denial(int status) { return status == 401 || status == 403 || status == 407; }
+bool is_wrong_path(int status) { return status == 404 || status == 410; }
+
+std::string answer_advice(int status, bool sent) {
+  if (is_denial(status)) {
+    return "Check username and passwordFile, bearerTokenFile or headerFiles, and what they may do.";
+  }
+  if (is_wrong_path(status)) {
+    const char* rest = sent ? ""
+                            : " A receiver may also know it for POST only: outbox-relay broker "
+                              "test --send tells.";
+    return std::string("Check the path of the broker's url.") + rest;
+  }
+  return status < 400 ? "Redirects are not followed: write the address that it names."
+                      : "Look into the broker's own log.";
+}
+
+Finding answer_finding(const Endpoint& endpoint, const std::string& method, int status,
+                       Outcome outcome) {
+  const bool sent = method == "POST";
+  const bool lost = is_wrong_path(status);
+  return broker_finding(
+      lost && !sent ? Severity::warning : Severity::error,
+      is_denial(status) ? "broker_denied" : (lost ? "broker_path" : "broker_answer"),
+      fmt::format("{} answers HTTP {} to {}.", endpoint.label, status, method),
+      fmt::format("{} it would mean: {}.", sent ? "For a real event" : "As an answer to an event",
+                  meaning_of(outcome)),
+      answer_advice(status, sent));
+}
+
+// `error` is the connection's own. Whose first bytes are no record of TLS does not speak it.
+std::string tls_advice(const std::string& error) {
+  const auto says = [&](const char* part) { return error.find(part) != std::string::npos; };
+  if (says("wrong version number") || says("packet length too long")) {
+    return "Nothing there speaks TLS: write http:// in the broker's url, or the port where it "
+           "does.";
+  }
+  if (says("closed the connection") || says("reset")) {
+    return "If it speaks plain HTTP there, write http:// in the broker's url, or the port with "
+           "TLS; "
+           "else look into its own log why it does not go on.";
+  }
+  return "Set tls.caFile to the authority that signed the broker's certificate, or tls.serverName "
+         "to the name in it; an expired one has to be renewed.";
 }
 
 bool takes_post_only(int status) { return status == 405 || status == 501; }
@@ -110,12 +157,11 @@ class BrokerWalk {
       return true;
     }
     step("tls", false, connection.error());
-    test_.findings.push_back(broker_finding(
-        Severity::error, "broker_tls",
-        fmt::format("No TLS with {}: {}.", endpoint_.label, connection.error()),
-        "The relay sends nothing to a broker that it can't be sure of; rows wait.",
-        "Set tls.caFile to the authority that signed the broker's certificate, or tls.serverName "
-        "to the name in it; an expired one has to be renewed."));
+    test_.findings.push_back(
+        broker_finding(Severity::error, "broker_tls",
+                       fmt::format("No TLS with {}: {}.", endpoint_.label, connection.error()),
+                       "The relay sends nothing to a broker that it can't be sure of; rows wait.",
+                       tls_advice(connection.error())));
     return false;
   }
 
@@ -150,7 +196,8 @@ class BrokerWalk {
   }
 
   void ask() {
-    HttpClient client(endpoint_, settings_, tls_.get(), resolver_, clock_);
+    Credentials credentials(settings_);
+    HttpClient client(endpoint_, settings_, credentials, tls_.get(), resolver_, clock_);
     const char* method = "OPTIONS";
     Exchange asked = client.exchange(question(method), deadline());
     if (!asked.attempted) return no_credentials(asked.error);
@@ -193,23 +240,8 @@ class BrokerWalk {
     const bool good = outcome == Outcome::confirmed || outcome == Outcome::refused;
     test_.outcome = good ? Outcome::confirmed : outcome;
     step("answer", good, what);
-    if (!good) add_answer_finding(what, answer.status, outcome);
-  }
-
-  void add_answer_finding(const std::string& what, int status, Outcome outcome) {
-    const bool denied = status == 401 || status == 403 || status == 407;
-    const bool lost = status == 404 || status == 410;
-    const std::string fix =
-        denied ? "Check username and passwordFile, or bearerTokenFile, and what they may do."
-        : lost ? "Check the path of the broker's url. A receiver may also know it for POST only: "
-                 "outbox-relay broker test --send tells."
-        : status < 400 ? "Redirects are not followed: write the address that it names."
-                       : "Look into the broker's own log.";
-    test_.findings.push_back(broker_finding(
-        lost ? Severity::warning : Severity::error,
-        denied ? "broker_denied" : (lost ? "broker_path" : "broker_answer"),
-        fmt::format("{} answers {}.", endpoint_.label, what),
-        fmt::format("As an answer to an event it would mean: {}.", meaning_of(outcome)), fix));
+    if (good) return;
+    test_.findings.push_back(answer_finding(endpoint_, method, answer.status, outcome));
   }
 
   const PublisherSettings& settings_;
@@ -221,6 +253,21 @@ class BrokerWalk {
 };
 
 }  // namespace
+
+std::optional<Finding> explain_http_receipt(const PublisherSettings& settings,
+                                            const Receipt& receipt) {
+  if (!receipt.sent && receipt.outcome == Outcome::misconfigured) {
+    return broker_finding(Severity::error, "broker_credentials", receipt.reason + ".",
+                          "Nothing is sent without it; rows wait as Failed.",
+                          "Mend the file; it is read anew.");
+  }
+  const bool redirect = receipt.status >= 300 && receipt.status < 400;
+  if (!is_denial(receipt.status) && !is_wrong_path(receipt.status) && !redirect) {
+    return std::nullopt;
+  }
+  return answer_finding(parse_endpoint(settings.url).endpoint, "POST", receipt.status,
+                        receipt.outcome);
+}
 
 BrokerTest test_http_broker(const PublisherSettings& settings, const Clock& clock) {
   return BrokerWalk(settings, clock).walk();

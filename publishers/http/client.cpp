@@ -58,12 +58,13 @@ bool says_close(const std::string& connection_header) {
 
 }  // namespace
 
-HttpClient::HttpClient(const Endpoint& endpoint, const PublisherSettings& settings, TlsContext* tls,
-                       Resolver& resolver, const Clock& clock)
+HttpClient::HttpClient(const Endpoint& endpoint, const PublisherSettings& settings,
+                       Credentials& credentials, TlsContext* tls, Resolver& resolver,
+                       const Clock& clock)
     : ClientImpl(endpoint.host, endpoint.port),
       clock_(clock),
       connection_(tls, resolver, clock),
-      credentials_(settings),
+      credentials_(credentials),
       on_certificate_(settings.on_certificate) {
   set_keep_alive(true);
   set_follow_location(false);
@@ -104,7 +105,9 @@ Exchange HttpClient::exchange(const HttpRequest& request, Time deadline) {
 bool HttpClient::prepare_connection(Exchange& exchange) {
   const bool fresh = clock_.now() - last_used_ < idle_max_;
   if (connection_.is_open() && !(fresh && connection_.is_quiet())) stop();
-  exchange.error = credentials_.refresh(rejected_);
+  Credentials::Current current = credentials_.current(rejected_);
+  secret_headers_ = std::move(current.headers);
+  exchange.error = std::move(current.error);
   exchange.attempted = exchange.error.empty();
   return exchange.attempted;
 }
@@ -116,7 +119,7 @@ httplib::Request HttpClient::to_library(const HttpRequest& request) {
   for (const Header& header : request.headers) {
     library_request.headers.emplace(header.name, header.value);
   }
-  for (const Header& header : credentials_.headers()) {
+  for (const Header& header : secret_headers_) {
     library_request.headers.emplace(header.name, header.value);
   }
   if (request.payload == nullptr) return library_request;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "publishers/http/connection.h"
 #include "publishers/http/credentials.h"
@@ -32,8 +33,8 @@ struct Exchange {
 // Used by one thread. It never sends a request twice and follows no redirect.
 class HttpClient final : private httplib::ClientImpl {
  public:
-  HttpClient(const Endpoint& endpoint, const PublisherSettings& settings, TlsContext* tls,
-             Resolver& resolver, const Clock& clock);
+  HttpClient(const Endpoint& endpoint, const PublisherSettings& settings, Credentials& credentials,
+             TlsContext* tls, Resolver& resolver, const Clock& clock);
 
   Exchange exchange(const HttpRequest& request, Time deadline);
 
@@ -49,7 +50,8 @@ class HttpClient final : private httplib::ClientImpl {
 
   const Clock& clock_;
   Connection connection_;
-  Credentials credentials_;
+  Credentials& credentials_;
+  std::vector<Header> secret_headers_;  // of this request
   const std::function<void(std::chrono::sys_seconds)> on_certificate_;
   bool rejected_ = false;  // the last answer did not like the credentials
   Duration idle_max_{0};   // how long the connection may lie idle before it is not used again

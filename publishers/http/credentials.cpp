@@ -22,17 +22,25 @@ Credentials::Credentials(const PublisherSettings& settings)
       password_file_(settings.password_file),
       bearer_token_file_(settings.bearer_token_file),
       header_files_(settings.header_files),
-      files_(files_of(settings)) {}
+      files_(files_of(settings)) {
+  current(false);
+}
 
-std::string Credentials::refresh(bool rejected) {
+Credentials::Current Credentials::current(bool rejected) {
   const bool any = !password_file_.empty() || !bearer_token_file_.empty() || !header_files_.empty();
-  if (!any || (!files_.changed() && !rejected)) return {};
-  std::vector<Header> fresh;
-  std::string error = read(fresh);
-  if (!error.empty()) return headers_.empty() ? std::move(error) : std::string{};
-  files_.accept();
-  headers_ = std::move(fresh);
-  return {};
+  if (!any) return {};
+  const std::lock_guard lock(mutex_);
+  if (files_.changed() || rejected) {
+    std::vector<Header> fresh;
+    std::string error = read(fresh);
+    if (error.empty()) {
+      files_.accept();
+      headers_ = std::move(fresh);
+    } else if (headers_.empty()) {
+      return {{}, std::move(error)};
+    }
+  }
+  return {headers_, {}};
 }
 
 // An error if one of the files can't be used: then none is.

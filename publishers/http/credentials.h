@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -11,18 +12,23 @@
 
 namespace outbox {
 
-// Used by one thread.
+// One for all connections, so that what any of them has read stays usable by all. Safe from any
+// thread.
 class Credentials {
  public:
+  // The headers that come of the files: Authorization, if there is something to authorise with, and
+  // those that have files of their own.
+  struct Current {
+    std::vector<Header> headers;
+    std::string error;  // there is nothing to use
+  };
+
+  // Reads the files; what can't be read yet is read when it is asked for.
   explicit Credentials(const PublisherSettings& settings);
 
-  // Reads the files, if one has changed or the receiver `rejected` what they held. If that fails,
-  // what was read before stays in use; an error only if there is nothing to use.
-  std::string refresh(bool rejected);
-
-  // The headers that come of it: Authorization, if there is something to authorise with, and those
-  // that have files of their own.
-  const std::vector<Header>& headers() const { return headers_; }
+  // Reads the files anew, if one has changed or the receiver `rejected` what they held. If that
+  // fails, what was read before stays in use.
+  Current current(bool rejected);
 
  private:
   std::string read(std::vector<Header>& headers) const;
@@ -31,8 +37,9 @@ class Credentials {
   const std::string password_file_;
   const std::string bearer_token_file_;
   const std::map<std::string, std::string> header_files_;
-  ChangedFiles files_;
-  std::vector<Header> headers_;
+  std::mutex mutex_;
+  ChangedFiles files_;           // guarded by mutex_
+  std::vector<Header> headers_;  // guarded
 };
 
 }  // namespace outbox

@@ -38,6 +38,7 @@ HttpPublisher::HttpPublisher(const PublisherSettings& settings, const Clock& clo
       endpoint_(parse_endpoint(settings.url).endpoint),
       builder_(settings_, endpoint_),
       signer_(settings.signing_key_file),
+      credentials_(settings),
       clock_(clock),
       tls_(endpoint_.tls ? std::make_unique<TlsContext>(settings.tls, endpoint_.host) : nullptr),
       resolver_(endpoint_.host, endpoint_.port, settings.publish_timeout, clock),
@@ -58,7 +59,8 @@ std::size_t HttpPublisher::submit(std::span<const Publication> publications) {
 }
 
 std::unique_ptr<HttpClient> HttpPublisher::new_client() {
-  return std::make_unique<HttpClient>(endpoint_, settings_, tls_.get(), resolver_, clock_);
+  return std::make_unique<HttpClient>(endpoint_, settings_, credentials_, tls_.get(), resolver_,
+                                      clock_);
 }
 
 void HttpPublisher::work() {
@@ -117,6 +119,7 @@ void HttpPublisher::settle(const Exchange& exchange, Receipt& receipt) const {
     receipt.reason = "not sent: " + exchange.error;
     return;
   }
+  receipt.status = exchange.answer.status;
   const bool answered = exchange.answer.status != 0;
   const Judgement judgement = answered ? judge(exchange.answer, wall_now()) : Judgement{};
   receipt.outcome = judgement.outcome;

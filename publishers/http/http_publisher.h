@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "publishers/http/client.h"
+#include "publishers/http/credentials.h"
 #include "publishers/http/endpoint.h"
 #include "publishers/http/request.h"
 #include "publishers/http/resolver.h"
@@ -44,6 +45,7 @@ class HttpPublisher final : public Publisher {
   const Endpoint endpoint_;
   const RequestBuilder builder_;
   Signer signer_;
+  Credentials credentials_;
   const Clock& clock_;
   std::unique_ptr<TlsContext> tls_;  // null for plain HTTP
   Resolver resolver_;

@@ -162,6 +162,7 @@ void add_http_publisher(Backends& backends) {
     return std::unique_ptr<Publisher>(std::make_unique<HttpPublisher>(settings, clock, sink));
   };
   backend.test = test_http_broker;
+  backend.explain = explain_http_receipt;
   backends.publishers["http"] = backend;
   backends.publishers["https"] = std::move(backend);
 }

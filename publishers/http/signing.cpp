@@ -190,7 +190,9 @@ std::string webhook_id_defect(std::string_view id) {
   return {};
 }
 
-Signer::Signer(std::string key_file) : key_file_(std::move(key_file)), files_({key_file_}) {}
+Signer::Signer(std::string key_file) : key_file_(std::move(key_file)), files_({key_file_}) {
+  if (!key_file_.empty()) current_keys();
+}
 
 SigningKeys Signer::current_keys() {
   const std::lock_guard lock(mutex_);

@@ -46,7 +46,7 @@ std::string webhook_id_defect(std::string_view id);
 // were read before in use. Safe from any thread.
 class Signer {
  public:
-  // Without a file nothing is signed.
+  // Reads the file; without one nothing is signed.
   explicit Signer(std::string key_file);
 
   // Adds the three headers for an attempt that begins now; an error if there is no key.

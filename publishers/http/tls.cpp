@@ -127,7 +127,10 @@ std::vector<SettingDefect> tls_files_defects(const TlsSettings& settings) {
 TlsContext::TlsContext(const TlsSettings& settings, const std::string& host)
     : settings_(settings),
       name_(settings.server_name.empty() ? host : settings.server_name),
-      files_({settings.ca_file, settings.cert_file, settings.key_file}) {}
+      files_({settings.ca_file, settings.cert_file, settings.key_file}) {
+  std::string told_when_used;
+  reload_if_changed(told_when_used);
+}
 
 void TlsContext::reload_if_changed(std::string& error) {
   if (!files_.changed()) return;

@@ -33,7 +33,7 @@ std::vector<SettingDefect> tls_files_defects(const TlsSettings& settings);
 // can't be read. Safe from any thread.
 class TlsContext {
  public:
-  // `host`: whom the certificate must name, unless the settings name another.
+  // Reads the files. `host`: whom the certificate must name, unless the settings name another.
   TlsContext(const TlsSettings& settings, const std::string& host);
 
   // A session for a connected, non-blocking socket; null and an error if there can be none.

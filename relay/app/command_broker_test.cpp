@@ -78,6 +78,8 @@ void send_test_event(const PublisherSettings& settings, const PublisherBackend& 
   test.steps.push_back(
       {"send", confirmed, confirmed ? fmt::format("the event {} was accepted", event.id) : reason});
   if (confirmed) return;
+  const auto told = receipt && backend.explain ? backend.explain(settings, *receipt) : std::nullopt;
+  if (told) return test.findings.push_back(*told);
   test.findings.push_back(
       {.severity = Severity::error,
        .code = "broker_send",
@@ -131,7 +133,10 @@ int test_broker(const Config& config, const Backends& backends, const BrokerTest
   const bool connected = std::ranges::none_of(test.steps, failed) || test.reached;
   if (options.send && connected) {
     // What the broker says to a real event is the answer; what it said before may not matter.
-    std::erase_if(test.findings, [](const Finding& one) { return one.code == "broker_path"; });
+    std::erase_if(test.findings, [](const Finding& one) {
+      return one.code == "broker_path" || one.code == "broker_denied" ||
+             one.code == "broker_answer";
+    });
     send_test_event(settings, backend, test);
   }
   print(options.output == OutputFormat::table ? to_table(test) : to_json(test, settings));

@@ -1,6 +1,8 @@
 // What authorises requests: passwords, tokens, configured headers.
 #include <doctest/doctest.h>
 
+#include <filesystem>
+
 #include "tests/conformance/http_test_support.h"
 
 namespace outbox::testing {
@@ -45,6 +47,27 @@ TEST_CASE("a secret that the receiver rejects is read anew for the next attempt"
 
 TEST_CASE("without its secret nothing is sent, and the file is named") {
   check_needs_file(&PublisherSettings::bearer_token_file, "here now");
+}
+
+TEST_CASE("what was read at the start stays in use at every connection when its file goes") {
+  const TemporaryFolder folder;
+  RequestLog log;
+  RawServer server(accept_all(log));
+  PublisherSettings settings = http_settings(server.url());
+  settings.connections = 4;
+  settings.bearer_token_file = folder.write("token", "secret");
+  settings.header_files = {{"X-Api-Key", folder.write("key", "a-key")}};
+  settings.signing_key_file = folder.write("keys", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
+  HttpSender sender(settings);
+  for (const char* name : {"token", "key", "keys"}) std::filesystem::remove(folder.file(name));
+  for (int i = 0; i < 20; ++i) {
+    CHECK(sender.publish(make_message("one")).outcome == Outcome::confirmed);
+  }
+  for (const RawRequest& request : log.all()) {
+    CHECK(request.header("Authorization") == "Bearer secret");
+    CHECK(request.header("X-Api-Key") == "a-key");
+    CHECK(request.header("webhook-signature").starts_with("v1,"));
+  }
 }
 
 TEST_CASE("a secret that has changed is used for the next request on the same connection") {

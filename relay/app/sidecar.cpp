@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <random>
@@ -37,6 +38,10 @@ PublisherSettings publisher_settings(const Settings& settings, Metrics& metrics)
     metrics.set_tls_certificate_expiry(expires);
   };
   return publisher;
+}
+
+std::optional<Duration> earlier(std::optional<Duration> one, std::optional<Duration> other) {
+  return one && other ? std::min(one, other) : (one ? one : other);
 }
 
 HealthServerOptions server_options(const Settings& settings) {
@@ -81,7 +86,8 @@ Sidecar::Sidecar(const Config& config, const Backends& backends, Log& log)
       retention_(store_of(backends, settings_), settings_.store, settings_.retention,
                  settings_.relay.ordering == Ordering::key && settings_.relay.dead_blocks_key, log),
       reloader_(config, {backends, log, metrics_, clock_},
-                [this](const Settings& settings) { take_over(settings); }) {
+                [this](const Settings& settings) { take_over(settings); }),
+      broker_files_(publisher_of(backends, settings_), settings_, log, clock_) {
   health_.on_set_up();
 }
 
@@ -131,11 +137,13 @@ void Sidecar::tell_ready() const {
 
 void Sidecar::wait_for_end(Signals& signals) {
   while (true) {
-    const auto woken = signals.wait(reloader_.descriptor(), reloader_.wait());
+    const auto woken =
+        signals.wait(reloader_.descriptor(), earlier(reloader_.wait(), broker_files_.wait()));
     if (woken.finished) return;
     if (woken.signal) on_signal(*woken.signal);
     if (woken.readable) reloader_.on_readable();
     reloader_.on_time();
+    broker_files_.on_time();
   }
 }
 

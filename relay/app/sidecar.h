@@ -8,6 +8,7 @@
 #include "metrics/metrics.h"
 #include "relay/app/backlog_sampler.h"
 #include "relay/app/boot_clock.h"
+#include "relay/app/broker_files.h"
 #include "relay/app/config.h"
 #include "relay/app/config_reloader.h"
 #include "relay/app/fan_out_observer.h"
@@ -70,6 +71,7 @@ class Sidecar {
   BacklogSampler sampler_;
   RetentionThread retention_;
   ConfigReloader reloader_;
+  BrokerFiles broker_files_;
   std::stop_source stop_;
 };
 

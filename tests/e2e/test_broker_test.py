@@ -9,7 +9,9 @@ import time
 
 import pytest
 
+from harness.process import replace_file
 from harness.relay import free_port, run_command
+from harness.world import wait_processed
 
 from test_doctor import doctor
 from test_http_broker import certificate
@@ -72,7 +74,10 @@ def test_an_answer_that_stops_delivery_is_explained(world, status, outcome, find
     assert code == 1 and answer["outcome"] == outcome and codes(answer) == {finding}
     assert str(status) in answer["findings"][0]["what"]
     code, answer = ask(receiver.url, "--send")
-    assert code == 1 and "broker_send" in codes(answer) and answer["outcome"] == outcome
+    sent = "broker_send" if status in (503, 429) else finding
+    assert code == 1 and codes(answer) == {sent} and answer["outcome"] == outcome
+    assert str(status) in answer["findings"][0]["what"]
+    assert ("own log" in answer["findings"][0]["fix"]) == (sent == "broker_send")
 
 
 def test_a_receiver_that_knows_post_only_is_reached(world):
@@ -88,6 +93,21 @@ def test_a_receiver_that_knows_post_only_is_reached(world):
     assert "confirmed" not in shown.stdout
     receiver.rules()
     assert ask(receiver.url, "--send")[1]["outcome"] == "confirmed"
+
+
+def test_what_a_broker_says_to_an_event_counts_more_than_what_it_said_before(world):
+    receiver = world.receiver()
+    receiver.rules({"types": ["outbox-relay.test"]}, {"status": 401})
+    assert ask(receiver.url)[0] == 1
+    code, answer = ask(receiver.url, "--send")
+    assert code == 0 and answer["outcome"] == "confirmed" and not answer["findings"], answer
+
+
+def test_https_at_a_port_that_speaks_http_is_told_as_such(world):
+    receiver = world.receiver()
+    code, answer = ask(receiver.url.replace("http://", "https://"))
+    assert code == 1 and codes(answer) == {"broker_tls"}
+    assert "http://" in answer["findings"][0]["fix"] and "caFile" not in answer["findings"][0]["fix"]
 
 
 def test_what_a_broker_refuses_of_an_event_is_told_by_sending_one(world):
@@ -181,6 +201,24 @@ def test_only_who_speaks_to_the_broker_needs_the_files_it_takes(world):
     code, findings = doctor(outbox, *flags[2:])
     assert code == 1 and findings["broker_file"]["severity"] == "error"
     assert not receiver.requests()
+
+
+def test_a_file_that_turns_bad_while_the_relay_runs_is_told_and_so_is_its_return(world):
+    outbox, receiver = world.outbox(), world.receiver()
+    path = os.path.join(world.folder, "token")
+    replace_file(path, "s3cret\n")
+    relay = world.relay(outbox, receiver, {"brokers": {"main": {"bearerTokenFile": path}}})
+    os.remove(path)
+    relay.wait_log("a file of the broker can't be used", 20)
+    (line,) = [entry for entry in relay.log() if "can't be used" in entry["msg"]]
+    assert line["level"] == "warn" and line["file"] == path
+    assert line["path"] == "brokers.main.bearerTokenFile" and "No such file" in line["error"]
+    outbox.insert_many(10)
+    wait_processed(outbox, 10)
+    assert {dict(r["headers"])["authorization"] for r in receiver.requests()} == {"Bearer s3cret"}
+    replace_file(path, "s3cret\n")
+    relay.wait_log("a file of the broker can be used again", 20)
+    assert "s3cret" not in relay.log_text()
 
 
 @pytest.mark.parametrize("url", ["null:", "stdout:"])

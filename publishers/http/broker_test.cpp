@@ -71,7 +71,7 @@ std::string tls_advice(const std::string& error) {
     return "Nothing there speaks TLS: write http:// in the broker's url, or the port where it "
            "does.";
   }
-  if (says("closed the connection") || says("reset")) {
+  if (says("closed the connection") || says("eof") || says("reset")) {
     return "If it speaks plain HTTP there, write http:// in the broker's url, or the port with "
            "TLS; "
            "else look into its own log why it does not go on.";

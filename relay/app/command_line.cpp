@@ -150,6 +150,10 @@ class CommandLine {
         input.environment = process_environment();
         input.needs_store = needs.store;
         input.needs_broker = needs.broker;
+        if (file_to_check_ && (before_.config || after_.config)) {
+          usage_mistake("validate: name one file, as FILE or with --config");
+        }
+        if (file_to_check_) after_.config = file_to_check_;
         add_flag_values(before_, input);
         add_flag_values(after_, input);
         const Config config = load_config(input, backends_);
@@ -222,7 +226,7 @@ class CommandLine {
 
   void add_validate() {
     auto* command = add_command(app_, "validate", "Check the configuration without connecting");
-    command->add_option("FILE", after_.config, "the file to check");
+    command->add_option("FILE", file_to_check_, "the file to check");
     on_chosen(command, {.store = true, .broker = true}, validate);
   }
 
@@ -241,7 +245,7 @@ class CommandLine {
 
   void add_healthcheck() {
     auto* command = add_command(app_, "healthcheck", "Ask a running relay how it is");
-    command->add_option("--kind", probe_, "live (default), ready or startup")
+    command->add_option("--kind", probe_, "what to ask: live (default), ready or startup")
         ->type_name("KIND")
         ->transform(one_of<Probe>(
             {{"live", Probe::live}, {"ready", Probe::ready}, {"startup", Probe::startup}}));
@@ -308,26 +312,29 @@ class CommandLine {
     command->callback([this] { action_ = [this] { return print_version(backends_, verbose_); }; });
   }
 
+  // The command that the words name as far as they go, with what was meant by the next one.
   int usage_error(const std::string& what, int argc, const char* const* argv) {
-    std::string hint = "outbox-relay --help";
-    const auto names = names_below(app_);
+    const CLI::App* command = &app_;
+    std::string path = "outbox-relay";
     std::string meant;
     for (int index = 1; index < argc; ++index) {
       const std::string word = argv[index];
-      if (word.starts_with("-")) continue;
-      const bool known = std::ranges::find(names, word) != names.end();
-      if (!known) meant = did_you_mean(word, names);
-      if (!known) break;
-      const std::string next = index + 1 < argc ? argv[index + 1] : "";
-      const auto below = names_below(*app_.get_subcommand(word));
-      const bool deeper = std::ranges::find(below, next) != below.end();
-      hint = fmt::format("outbox-relay {}{} --help", word, deeper ? " " + next : "");
-      break;
+      // Behind a flag stands the flag's value.
+      const std::string_view before = index > 1 ? argv[index - 1] : "";
+      const bool value = before.starts_with("-") && before.find('=') == std::string_view::npos;
+      if (word.starts_with("-") || value) continue;
+      const auto names = names_below(*command);
+      if (std::ranges::find(names, word) == names.end()) {
+        meant = did_you_mean(word, names);
+        break;
+      }
+      command = command->get_subcommand(word);
+      path += " " + word;
     }
-    std::fputs(
-        fmt::format("outbox-relay: {}{}\nSee: {}\n", printable_sentence(what, 500), meant, hint)
-            .c_str(),
-        stderr);
+    std::fputs(fmt::format("outbox-relay: {}{}\nSee: {} --help\n", printable_sentence(what, 500),
+                           meant, path)
+                   .c_str(),
+               stderr);
     return kUsage;
   }
 
@@ -341,6 +348,7 @@ class CommandLine {
   InitOptions init_;
   AdoptOptions adopt_;
   Probe probe_ = Probe::live;
+  std::optional<std::string> file_to_check_;
   std::string broker_reason_;
   DemoOptions demo_;
   PrintConfigOptions print_;

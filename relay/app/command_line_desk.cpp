@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <regex>
 
@@ -39,6 +40,16 @@ std::vector<std::string> reasons() {
     names.emplace_back(name_of(reason));
   }
   return names;
+}
+
+// The reason of an order is free text; one that names a reason of death was meant to choose.
+std::string order_reason_defect(const std::string& text) {
+  const auto names = reasons();
+  if (std::ranges::find(names, text) == names.end()) return {};
+  return fmt::format(
+      "--reason is why you give the order; to choose dead letters that died so: "
+      "--dead-reason {}",
+      text);
 }
 
 // A time as it stands, or how long ago it was.
@@ -144,7 +155,7 @@ void DeskCommands::add_treatment(CLI::App& group, const CommandRegistry& registr
   add_letter_filter(*command);
   add_output(*command, letters_.output, Lines::yes);
   add_dead_reason(*command, "--dead-reason");
-  add_reason(*command, letters_.reason);
+  add_reason(*command, letters_.reason)->check(order_reason_defect);
   command->add_flag("--dry-run", letters_.dry_run, "only show which ones");
   command->add_flag("--yes", letters_.yes, "don't ask; needed without a terminal");
   registry.on_chosen(command, kNeedsStore, [this, treat](const Config& config) {

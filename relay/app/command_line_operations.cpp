@@ -62,8 +62,8 @@ void OperationsCommands::add_wait(CLI::App& app, const CommandRegistry& registry
   auto* command = registry.add(app, "wait", "Wait until a condition holds");
   command
       ->add_option("--for", wait_.condition,
-                   "ready (default): the relay is; table: the outbox is there; drained: nothing is "
-                   "left to deliver; empty-dead-letters: there are none")
+                   "what for: ready (default): the relay is; table: the outbox is there; drained: "
+                   "nothing is left to deliver; empty-dead-letters: there are none")
       ->type_name("CONDITION")
       ->transform(one_of(conditions));
   command->add_option("--timeout", timeout_, "at most so long (default: 1m); 0s looks once")

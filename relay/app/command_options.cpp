@@ -9,13 +9,14 @@ void add_output(CLI::App& command, OutputFormat& output, Lines lines) {
   if (any) formats.emplace_back("jsonl", OutputFormat::jsonl);
   command
       .add_option("-o,--output", output,
-                  any ? "table (default), json or jsonl" : "table (default) or json")
+                  any ? "how to write: table (default), json or jsonl"
+                      : "how to write: table (default) or json")
       ->type_name("FORMAT")
       ->transform(one_of(formats));
 }
 
-void add_reason(CLI::App& command, std::string& reason) {
-  command.add_option("--reason", reason, "why, for the audit table")->type_name("TEXT");
+CLI::Option* add_reason(CLI::App& command, std::string& reason) {
+  return command.add_option("--reason", reason, "why, for the audit table")->type_name("TEXT");
 }
 
 }  // namespace outbox

@@ -39,6 +39,6 @@ enum class Lines { no, yes };
 void add_output(CLI::App& command, OutputFormat& output, Lines lines);
 
 // --reason: what an operator says about an order.
-void add_reason(CLI::App& command, std::string& reason);
+CLI::Option* add_reason(CLI::App& command, std::string& reason);
 
 }  // namespace outbox

@@ -58,6 +58,16 @@ std::string why_unknown(const std::string& path) {
                      fmt::join(names, ", "));
 }
 
+// A path is for --set; in the file each section stands by itself.
+std::string dotted_key_reason(const std::string& key) {
+  std::string nested = "...";
+  auto names = split(key, ".");
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    nested = name == names.rbegin() ? *name + ": " + nested : *name + ": {" + nested + "}";
+  }
+  return "a key must not have dots; write " + nested;
+}
+
 bool is_broker_name(std::string_view name) {
   const auto plain = [](char letter) {
     return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
@@ -177,7 +187,9 @@ void add_to_layer(ConfigLayer& layer, const std::string& path, const ConfigNode&
   }
   for (const auto& [key, value] : node.entries) {
     const std::string below = child_of(path, key.text);
-    if (path == "brokers" && !is_broker_name(key.text)) {
+    if (key.text.find('.') != std::string::npos) {
+      problems.push_back(problem_at(key.origin, below, dotted_key_reason(key.text)));
+    } else if (path == "brokers" && !is_broker_name(key.text)) {
       problems.push_back(problem_at(
           key.origin, below, "a broker's name has 1 to 40 letters, digits, dashes or underscores"));
     } else if (path == "brokers" && value.kind == ConfigNode::Kind::nothing && !value.broken) {

@@ -47,6 +47,13 @@ Json closed_object(Json properties) {
       {"type", "object"}, {"additionalProperties", false}, {"properties", std::move(properties)}};
 }
 
+// A map whose names are the user's, unless the key tells them.
+Json map_of_texts(const ConfigKey& key) {
+  Json map = {{"type", "object"}, {"additionalProperties", any_scalar()}};
+  if (!key.choices.empty()) map["propertyNames"] = {{"enum", split(key.choices, "|")}};
+  return map;
+}
+
 Json route() {
   Json match = closed_object({{"eventType", any_scalar()}});
   Json result = closed_object(
@@ -82,7 +89,7 @@ Json form_of(const ConfigKey& key) {
       return list_of(any_of({matching(kDuration)}));
     case ValueKind::text_map:
     case ValueKind::secrets:
-      return {{"type", "object"}, {"additionalProperties", any_scalar()}};
+      return map_of_texts(key);
     case ValueKind::routes:
       return list_of(route());
   }

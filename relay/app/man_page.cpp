@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -51,7 +52,11 @@ std::string flag_heading(const CommandFlag& flag) {
 
 std::string flag_entry(const CommandFlag& flag) {
   std::string text = fmt::format(".TP\n{}\n{}", flag_heading(flag), plain(sentence(flag.help)));
-  for (std::size_t index = 0; index < flag.choices.size(); ++index) {
+  // Most help names the choices itself.
+  const bool named = std::ranges::all_of(flag.choices, [&](const std::string& choice) {
+    return flag.help.find(choice) != std::string::npos;
+  });
+  for (std::size_t index = 0; !named && index < flag.choices.size(); ++index) {
     text += (index == 0 ? "; one of " : ", ") + bold(flag.choices[index]);
   }
   return text + ".\n";

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -103,11 +104,23 @@ def test_what_a_broker_says_to_an_event_counts_more_than_what_it_said_before(wor
     assert code == 0 and answer["outcome"] == "confirmed" and not answer["findings"], answer
 
 
-def test_https_at_a_port_that_speaks_http_is_told_as_such(world):
-    receiver = world.receiver()
-    code, answer = ask(receiver.url.replace("http://", "https://"))
-    assert code == 1 and codes(answer) == {"broker_tls"}
-    assert "http://" in answer["findings"][0]["fix"] and "caFile" not in answer["findings"][0]["fix"]
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+def test_https_at_a_port_that_speaks_http_is_told_as_such(answer):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve():
+            for _ in range(2):  # the test connects without TLS first
+                connection, _ = server.accept()
+                with connection:
+                    if connection.recv(4096):
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        code, found = ask(f"https://127.0.0.1:{server.getsockname()[1]}/")
+        thread.join(10)
+    assert code == 1 and codes(found) == {"broker_tls"}
+    fix = found["findings"][0]["fix"]
+    assert "http://" in fix and "caFile" not in fix, found
 
 
 def test_what_a_broker_refuses_of_an_event_is_told_by_sending_one(world):

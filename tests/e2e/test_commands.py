@@ -70,6 +70,48 @@ def test_validate_tells_the_ladders_span_and_needs_no_network(world):
     assert "ladder" in (done.stdout + done.stderr).lower()
 
 
+def test_all_that_is_wrong_with_the_store_is_told_where_it_stands(tmp_path):
+    file = tmp_path / "relay.yaml"
+    file.write_text("store:\n  url: sqlite:a\n  columns: {iD: a}\n  states: {done: 2}\n"
+                    "brokers:\n  main: {url: 'null:x'}\n")
+    done = run_command("validate", str(file), "--preset", "dotne")
+    assert done.returncode == 78 and "4 problems" in done.stderr, done.stderr
+    for problem in (f'{file}:3:17: store.columns.iD = "a": there is no', "there are: sequence, id",
+                    f'{file}:4:18: store.states.done = "2": there is no',
+                    f'{file}:6:15: brokers.main.url = "null:x"',
+                    'flag --preset: store.preset = "dotne": SQLite has no preset'):
+        assert problem in done.stderr, done.stderr
+
+
+def test_validate_takes_one_file_only(tmp_path):
+    file = tmp_path / "relay.yaml"
+    file.write_text("store: {url: 'sqlite:a'}\nbrokers: {main: {url: 'null:'}}\n")
+    assert run_command("validate", str(file)).returncode == 0
+    for words in (["validate", str(file), "--config", "other"],
+                  ["--config", "other", "validate", str(file)]):
+        done = run_command(*words)
+        assert done.returncode == 2 and "name one file" in done.stderr
+
+
+def test_a_reason_of_death_is_no_reason_of_an_order(world):
+    outbox = world.outbox()
+    for command in ("redrive", "discard"):
+        done = run_command("dead-letters", command, "--reason", "oversized", "--yes", "--store",
+                           outbox.url)
+        assert done.returncode == 2 and "--dead-reason oversized" in done.stderr
+
+
+@pytest.mark.parametrize("words, see", [
+    (["messages", "find", "--sate", "x"], "outbox-relay messages find --help"),
+    (["messages", "fnd"], "outbox-relay messages --help"),
+    (["--config", "run", "messages", "show"], "outbox-relay messages show --help"),
+    (["wait", "--for", "dranied"], "outbox-relay wait --help")])
+def test_a_usage_error_names_the_command_whose_help_helps(words, see):
+    done = run_command(*words)
+    assert done.returncode == 2 and f"See: {see}\n" in done.stderr
+    assert '\\"' not in done.stderr
+
+
 def test_version_says_which_one_and_unknown_words_are_usage_errors():
     done = run_command("version")
     assert done.returncode == 0 and "0." in done.stdout

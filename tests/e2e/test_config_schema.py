@@ -149,7 +149,11 @@ def test_what_the_program_accepts_the_schema_accepts(validator, tmp_path):
 def test_unknown_keys_and_broker_names_are_refused_by_both(validator, tmp_path):
     for text in ["relais: {}\n", "relay: {batch: 1}\n", "brokers: {main: {urls: x}}\n",
                  "brokers: {'a b': {url: 'null:'}}\n", "brokers: {main: }\n", "relay: [1]\n",
-                 "routes: [{match: {eventType: a}, brokers: x}]\n"]:
+                 "routes: [{match: {eventType: a}, brokers: x}]\n",
+                 "store: {url: 'sqlite:a', states: {done: 2}}\nbrokers: {main: {url: 'null:'}}\n",
+                 "store: {url: 'sqlite:a', columns: {iD: a}}\nbrokers: {main: {url: 'null:'}}\n",
+                 "store: {url: 'sqlite:a'}\nbrokers: {main: {url: 'null:'}}\n"
+                 "brokers.main.url: 'http://two'\n"]:
         file = tmp_path / "relay.yaml"
         file.write_text(text)
         assert run_command("validate", "--config", str(file)).returncode == 78, text

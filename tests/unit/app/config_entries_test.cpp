@@ -37,6 +37,16 @@ TEST_CASE("an entry given beside its whole map joins it") {
         std::map<std::string, std::string>{{"id", "Key"}, {"payload", "B"}});
 }
 
+TEST_CASE("a key with dots is no path in a file, and the problem shows what to write") {
+  const auto lines = lines_of(
+      config_of(std::string(kMinimal) + "brokers.main.url: 'http://two'\nrelay: {a.b: 1}\n"));
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].find("brokers.main.url: a key must not have dots; write brokers: {main: {url: "
+                      "...}}") != std::string::npos);
+  CHECK(lines[1].find("relay.a.b: a key must not have dots; write a: {b: ...}") !=
+        std::string::npos);
+}
+
 TEST_CASE("an unknown path below a setting or an unknown section is told without an empty list") {
   const auto lines = lines_of(config_of(
       kMinimal,

@@ -142,7 +142,7 @@ TEST_CASE("settings that can't work are found before anything connects") {
   const std::string envelope = error_of([](Settings& s) { s.envelope = "masstransit"; });
   CHECK(contains(envelope, "cloudevents-structured or raw"));
   CHECK(contains(envelope, "masstransit"));
-  CHECK(contains(error_of([](Settings& s) { s.source = ""; }), "source is empty"));
+  CHECK(contains(error_of([](Settings& s) { s.source = ""; }), "source: is empty"));
   CHECK(contains(error_of([](Settings& s) { s.source = "a b"; }), "source"));
   CHECK(contains(error_of([](Settings& s) { s.publish_timeout = {}; }), "publishTimeout"));
   CHECK(contains(error_of([](Settings& s) { s.connections = 0; }), "connections"));

@@ -134,7 +134,6 @@ class Checks {
     if (envelope == "masstransit") {
       fail(broker_path("envelope"),
            "is not part of this version; use cloudevents-binary, cloudevents-structured or raw");
-      return;
     }
     if (publisher == nullptr || !publisher->check) return;
     for (const auto& defect : publisher->check(config_.settings.publisher)) {

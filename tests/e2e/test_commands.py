@@ -83,6 +83,23 @@ def test_all_that_is_wrong_with_the_store_is_told_where_it_stands(tmp_path):
         assert problem in done.stderr, done.stderr
 
 
+def test_all_that_is_wrong_with_the_broker_is_told_where_it_stands(tmp_path):
+    file = tmp_path / "relay.yaml"
+    file.write_text("store: {url: 'sqlite:a'}\nbrokers:\n  main:\n    url: https://h/\n"
+                    "    envelope: masstransit\n    bearerTokenFile: no/token\n"
+                    "    signingKeyFile: no/keys\n    headers: {Host: h}\n"
+                    "    tls: {caFile: no/ca.pem}\n")
+    done = run_command("validate", str(file))
+    assert done.returncode == 78 and "5 problems" in done.stderr, done.stderr
+    for problem in (f'{file}:5:15: brokers.main.envelope = "masstransit": is not part of',
+                    f'{file}:6:22: brokers.main.bearerTokenFile = "no/token": the file',
+                    f'{file}:7:21: brokers.main.signingKeyFile = "no/keys": the file',
+                    f"{file}:8:21: brokers.main.headers.Host: Host is set by the relay",
+                    f'{file}:9:19: brokers.main.tls.caFile = "no/ca.pem": no/ca.pem can\'t be loaded: '
+                    "No such file or directory"):
+        assert problem in done.stderr, done.stderr
+
+
 def test_validate_takes_one_file_only(tmp_path):
     file = tmp_path / "relay.yaml"
     file.write_text("store: {url: 'sqlite:a'}\nbrokers: {main: {url: 'null:'}}\n")

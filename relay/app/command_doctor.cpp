@@ -86,21 +86,20 @@ void add_lease_term(const Settings& settings, std::vector<Finding>& findings) {
                           format_duration(kTermsComfortable * timeout))});
 }
 
-std::vector<Finding> look_at_broker(const PublisherSettings& settings,
-                                    const PublisherBackend& publisher) {
+std::vector<Finding> look_at_broker(const Settings& settings, const PublisherBackend& publisher) {
   std::vector<Finding> findings;
   // What is wrong with settings themselves has kept the doctor from beginning.
-  for (const auto& defect : publisher.check(settings)) {
+  for (const auto& defect : publisher.check(settings.publisher)) {
     findings.push_back(
         {.severity = Severity::error,
          .code = "broker_file",
-         .what = fmt::format("{}: {}.", defect.setting, defect.text),
+         .what = fmt::format("brokers.{}.{}: {}.", settings.broker, defect.setting, defect.text),
          .why = "A relay does not start without it; one that runs keeps what it read before.",
          .fix = "Mend the file, or what the relay's user may read. The broker was not asked."});
   }
   if (!findings.empty() || !publisher.test) return findings;
   const BootClock clock;
-  return publisher.test(settings, clock).findings;
+  return publisher.test(settings.publisher, clock).findings;
 }
 
 std::vector<Finding> look_at_store(const Settings& settings, const StoreBackend& store) {
@@ -136,7 +135,7 @@ int run_doctor(const Config& config, const Backends& backends, OutputFormat outp
     say("no broker is configured; only the store was looked at");
   } else {
     const auto& publisher = backends.publishers.at(scheme_of(settings.publisher.url));
-    append(findings, look_at_broker(settings.publisher, publisher));
+    append(findings, look_at_broker(settings, publisher));
     add_lease_term(settings, findings);
   }
   complete_commands(findings, config.input);

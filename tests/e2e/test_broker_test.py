@@ -213,6 +213,7 @@ def test_only_who_speaks_to_the_broker_needs_the_files_it_takes(world):
     assert run_command("init", "--check", *flags).returncode in (0, 5)
     code, findings = doctor(outbox, *flags[2:])
     assert code == 1 and findings["broker_file"]["severity"] == "error"
+    assert findings["broker_file"]["what"].startswith("brokers.main.")
     assert not receiver.requests()
 
 

@@ -34,7 +34,8 @@ std::string findings_table(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
     if (!text.empty()) text += "\n";
-    text += fmt::format("{}: {}\n", name_of(finding.severity), finding.code);
+    const bool note = finding.severity == Severity::information;
+    text += fmt::format("{}: {}\n", note ? "note" : name_of(finding.severity), finding.code);
     text += line("saw", finding.what);
     text += line("why", finding.why);
     if (finding.fix.empty()) continue;

@@ -51,18 +51,28 @@ void print_json(const std::vector<nlohmann::ordered_json>& objects, OutputFormat
   print(dump(all, 2) + "\n");
 }
 
+namespace {
+
+// In characters: all but the continuation bytes of UTF-8.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char letter) { return (static_cast<unsigned char>(letter) & 0xc0U) != 0x80U; }));
+}
+
+}  // namespace
+
 void print_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t column = 0; column < row.size(); ++column) {
-      widths[column] = std::max(widths[column], row[column].size());
+      widths[column] = std::max(widths[column], width_of(row[column]));
     }
   }
   for (const auto& row : rows) {
     std::string line;
     for (std::size_t column = 0; column + 1 < row.size(); ++column) {
-      line += fmt::format("{:<{}}  ", row[column], widths[column]);
+      line += row[column] + std::string(widths[column] - width_of(row[column]) + 2, ' ');
     }
     print(line + row.back() + "\n");
   }
@@ -91,13 +101,15 @@ ProgressLine::ProgressLine(std::string verb, std::uint64_t total)
     : verb_(std::move(verb)), total_(total), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 ProgressLine::~ProgressLine() {
-  if (shown_) std::fputs("\n", stderr);
+  // What came of it is said by another line.
+  if (shown_ > 0) std::fputs(("\r" + std::string(shown_, ' ') + "\r").c_str(), stderr);
 }
 
 void ProgressLine::show(std::uint64_t done) {
-  if (!terminal_) return;
-  shown_ = true;
-  std::fputs(fmt::format("\r{} {} of {}", verb_, done, total_).c_str(), stderr);
+  if (!terminal_ || done >= total_) return;
+  const std::string line = fmt::format("{} {} of {}", verb_, done, total_);
+  shown_ = line.size();
+  std::fputs(("\r" + line).c_str(), stderr);
   std::fflush(stderr);
 }
 

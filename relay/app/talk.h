@@ -63,7 +63,8 @@ std::optional<int> refusal(bool yes, const std::string& question);
 // "3 dead letters"
 std::string counted(std::uint64_t count, const std::string& noun);
 
-// How far something has come, on a terminal: one line that is written over. Nothing elsewhere.
+// How far something has come, on a terminal: one line that is written over and gone in the end.
+// Nothing elsewhere.
 class ProgressLine {
  public:
   ProgressLine(std::string verb, std::uint64_t total);
@@ -77,7 +78,7 @@ class ProgressLine {
   const std::string verb_;
   const std::uint64_t total_;
   const bool terminal_;
-  bool shown_ = false;
+  std::size_t shown_ = 0;  // characters
 };
 
 }  // namespace outbox

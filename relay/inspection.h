@@ -61,7 +61,7 @@ struct RecentError {
 // What stands in the store besides the backlog.
 struct StoreOverview {
   std::vector<RelaySeen> relays;
-  std::vector<RecentError> errors;  // a few, the latest first as far as that is known
+  std::vector<RecentError> errors;  // the latest of each kind first, as far as that is known
   bool isolated = false;            // an operator holds the circuit open
   bool paused = false;
   std::string reason;  // the operator's

@@ -1,4 +1,5 @@
-// An operator's questions and orders to the outbox, answered on a connection of their own.
+// An operator's questions and orders to the outbox, answered on a connection of their own. Times
+// are RFC 3339 in UTC; one that can't be read is as the application wrote it.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "relay/clock.h"
+#include "relay/inspection.h"
 #include "relay/message.h"
 
 namespace outbox {
@@ -38,6 +40,7 @@ struct DeadLetter {
   std::uint32_t attempts = 0;
   std::string last_error;
   std::string occurred_on;
+  std::string died_on;  // empty: not known
 };
 
 // A dead letter with all that is needed to send it by other means.
@@ -89,6 +92,7 @@ struct AttemptRecord {
 
 // What was done to a row by an operator, or what became of it.
 struct AuditRecord {
+  std::string id;  // of the event
   std::string at;
   std::string action;
   std::string reason;
@@ -97,8 +101,29 @@ struct AuditRecord {
 // A value of a row by its column's name; nothing stands for NULL.
 using NamedValue = std::pair<std::string, std::optional<std::string>>;
 
+// A row of the same key that comes earlier.
+struct RowAhead {
+  std::string id;
+  MessageState state = MessageState::unknown;
+};
+
+// What decides when an undecided row is sent next, as far as the database tells.
+struct Outlook {
+  std::string due_on;               // not before then; empty: it is due
+  bool asked_to_wait = false;       // the application said so itself
+  bool waits_for_recovery = false;  // due at once when the circuit closes
+  std::optional<RelaySeen> holder;  // of its lease
+  // The first that is undecided, and the first that is dead. Whether they hold the row back is a
+  // matter of settings.
+  std::optional<RowAhead> open_ahead;
+  std::optional<RowAhead> dead_ahead;
+  bool paused = false;    // by an operator
+  bool isolated = false;  // by an operator
+};
+
 struct MessageDetail {
   MessageSummary summary;
+  Outlook outlook;
   std::vector<NamedValue> columns;  // of the outbox, without the payload
   std::vector<NamedValue> beside;   // what the relay keeps beside the row
   std::string headers;              // as the application wrote them
@@ -158,6 +183,10 @@ class OutboxDesk {
   // bytes of each payload are loaded, none if it is 0.
   virtual Answer<std::vector<MessageDetail>> message(const std::string& id,
                                                      std::uint64_t payload_max) = 0;
+
+  // What the audit has about events with that id, the oldest first; also when there is no such row
+  // any more.
+  virtual Answer<std::vector<AuditRecord>> trail(const std::string& id) = 0;
 
   virtual Answer<std::vector<DeadLetter>> dead_letters(const DeadLetterFilter& filter) = 0;
 

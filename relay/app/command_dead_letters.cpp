@@ -10,6 +10,15 @@
 namespace outbox {
 namespace {
 
+constexpr std::size_t kKeyBytes = 30;
+
+// 2026-11-30T18:42:00Z: a column has no room for more.
+std::string to_the_second(const std::string& time) {
+  if (time.empty()) return "-";
+  const auto point = time.find('.');
+  return point == std::string::npos ? printable(time) : printable(time.substr(0, point)) + "Z";
+}
+
 nlohmann::ordered_json to_json(const DeadLetter& letter) {
   return {{"id", letter.id},
           {"eventType", letter.event_type},
@@ -17,7 +26,8 @@ nlohmann::ordered_json to_json(const DeadLetter& letter) {
           {"reason", letter.reason},
           {"attempts", letter.attempts},
           {"lastError", letter.last_error},
-          {"occurredOn", letter.occurred_on}};
+          {"occurredOn", letter.occurred_on},
+          {"diedOn", letter.died_on}};
 }
 
 void print_letters(const std::vector<DeadLetter>& letters, OutputFormat output) {
@@ -27,12 +37,20 @@ void print_letters(const std::vector<DeadLetter>& letters, OutputFormat output) 
     for (const auto& letter : letters) objects.push_back(to_json(letter));
     return print_json(objects, output);
   }
+  // A key that no letter has takes no room; when the events occurred, JSON tells.
+  const bool keyed = std::ranges::any_of(
+      letters, [](const DeadLetter& letter) { return !letter.ordering_key.empty(); });
   std::vector<std::vector<std::string>> rows = {
-      {"ID", "EVENT TYPE", "REASON", "ATTEMPTS", "LAST ERROR"}};
+      {"ID", "EVENT TYPE", "REASON", "DIED ON", "ATTEMPTS", "LAST ERROR"}};
   for (const auto& letter : letters) {
     rows.push_back({printable(letter.id), printable(letter.event_type, 60),
-                    printable(letter.reason), fmt::format("{}", letter.attempts),
-                    printable(letter.last_error, 120)});
+                    printable(letter.reason), to_the_second(letter.died_on),
+                    fmt::format("{}", letter.attempts), printable(letter.last_error, 120)});
+  }
+  for (std::size_t index = 0; keyed && index < rows.size(); ++index) {
+    const std::string key =
+        index == 0 ? "KEY" : printable(letters[index - 1].ordering_key, kKeyBytes);
+    rows[index].insert(rows[index].begin() + 2, key);
   }
   print_table(rows);
 }

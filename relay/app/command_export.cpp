@@ -39,6 +39,7 @@ std::string line_of(const ExportedLetter& exported) {
   put(object, "traceparent", exported.traceparent);
   put(object, "headers", exported.headers);
   put(object, "occurredOn", letter.occurred_on);
+  put(object, "diedOn", letter.died_on);
   object["reason"] = letter.reason;
   object["attempts"] = letter.attempts;
   put(object, "lastError", letter.last_error);

@@ -7,6 +7,7 @@
 #include "publishers/wire/text.h"
 #include "relay/app/commands.h"
 #include "relay/app/exit_codes.h"
+#include "relay/app/next_step.h"
 #include "relay/app/printable.h"
 #include "relay/app/talk.h"
 
@@ -100,8 +101,17 @@ nlohmann::ordered_json to_json(const std::vector<NamedValue>& values) {
   return object;
 }
 
-nlohmann::ordered_json to_json(const MessageDetail& detail) {
+nlohmann::ordered_json to_json(const std::vector<AuditRecord>& audit) {
+  nlohmann::ordered_json entries = nlohmann::ordered_json::array();
+  for (const auto& entry : audit) {
+    entries.push_back({{"at", entry.at}, {"action", entry.action}, {"reason", entry.reason}});
+  }
+  return entries;
+}
+
+nlohmann::ordered_json to_json(const MessageDetail& detail, const RelayOptions& options) {
   nlohmann::ordered_json object = to_json(detail.summary);
+  object["next"] = next_step(detail, options);
   object["columns"] = to_json(detail.columns);
   object["beside"] = to_json(detail.beside);
   object["headers"] = detail.headers;
@@ -116,11 +126,7 @@ nlohmann::ordered_json to_json(const MessageDetail& detail) {
     object["attemptHistory"].push_back(
         {{"at", attempt.at}, {"outcome", attempt.outcome}, {"reason", attempt.reason}});
   }
-  object["audit"] = nlohmann::ordered_json::array();
-  for (const auto& entry : detail.audit) {
-    object["audit"].push_back(
-        {{"at", entry.at}, {"action", entry.action}, {"reason", entry.reason}});
-  }
+  object["audit"] = to_json(detail.audit);
   return object;
 }
 
@@ -130,6 +136,17 @@ void print_values(const char* title, const std::vector<NamedValue>& values) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, value] : values) {
     rows.push_back({"  " + printable(name, 100), value ? printable(*value, 1000) : "-"});
+  }
+  print_table(rows);
+}
+
+void print_audit(const std::vector<AuditRecord>& audit) {
+  if (audit.empty()) return;
+  print("\nAUDIT\n");
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& entry : audit) {
+    rows.push_back(
+        {"  " + printable(entry.at), printable(entry.action), printable(entry.reason, 300)});
   }
   print_table(rows);
 }
@@ -144,18 +161,10 @@ void print_history(const MessageDetail& detail) {
     }
     print_table(rows);
   }
-  if (!detail.audit.empty()) {
-    print("\nAUDIT\n");
-    std::vector<std::vector<std::string>> rows;
-    for (const auto& entry : detail.audit) {
-      rows.push_back(
-          {"  " + printable(entry.at), printable(entry.action), printable(entry.reason, 300)});
-    }
-    print_table(rows);
-  }
+  print_audit(detail.audit);
 }
 
-void print_detail(const MessageDetail& detail) {
+void print_detail(const MessageDetail& detail, const RelayOptions& options) {
   const MessageSummary& message = detail.summary;
   print_table(
       {{"id", printable(message.id, 500)},
@@ -165,9 +174,10 @@ void print_detail(const MessageDetail& detail) {
        {"attempts", fmt::format("{}", message.attempts)},
        {"occurred on", printable(message.occurred_on)},
        {"last error", message.last_error.empty() ? "-" : printable(message.last_error, 1000)},
-       {"payload", counted(detail.payload_size, "byte")}});
+       {"payload", counted(detail.payload_size, "byte")},
+       {"next", next_step(detail, options)}});
   print_values("COLUMNS OF THE OUTBOX", detail.columns);
-  print_values("BESIDE IT", detail.beside);
+  print_values("NOTED BESIDE IT BY THE RELAY", detail.beside);
   print_history(detail);
   if (!detail.payload) return;
   print("\nPAYLOAD\n");
@@ -194,24 +204,47 @@ int find_messages(const Config& config, const Backends& backends, const MessageO
 
 namespace {
 
+// Of a row that is gone, what was done to it may still be known.
+int show_trail(OutboxDesk& desk, const MessageOptions& options) {
+  const auto trail = desk.trail(options.id);
+  if (!trail.ok()) return tell_failure(trail);
+  if (trail.value.empty()) {
+    say(fmt::format("no such message: {}", printable(options.id)));
+    return kNotFound;
+  }
+  const std::string& id = trail.value.front().id;
+  if (options.output == OutputFormat::table) {
+    print_table({{"id", printable(id, 500)}, {"state", "gone: only its audit is left"}});
+    print_audit(trail.value);
+    return kDone;
+  }
+  const nlohmann::ordered_json object = {
+      {"id", id}, {"state", "gone"}, {"audit", to_json(trail.value)}};
+  print(dump(object, options.output == OutputFormat::json ? 2 : -1) + "\n");
+  return kDone;
+}
+
 int show(const Config& config, const Backends& backends, const MessageOptions& options,
-         const char* noun, bool dead_only) {
+         bool dead_only) {
   const auto desk = open_desk(config, backends);
   auto found = desk->message(options.id, options.payload ? kPayloadMax : 0);
   if (!found.ok()) return tell_failure(found);
+  if (found.value.empty() && !dead_only) return show_trail(*desk, options);
   std::erase_if(found.value, [&](const MessageDetail& detail) {
     return dead_only && detail.summary.state != MessageState::dead_lettered;
   });
   if (found.value.empty()) {
-    say(fmt::format("no such {}: {}", noun, printable(options.id)));
+    say(fmt::format("no such dead letter: {}; outbox-relay messages show tells what became of it",
+                    printable(options.id)));
     return kNotFound;
   }
+  const RelayOptions& relay = config.settings.relay;
   if (options.output == OutputFormat::table) {
-    for (const auto& detail : found.value) print_detail(detail);
+    for (const auto& detail : found.value) print_detail(detail, relay);
     return kDone;
   }
   std::vector<nlohmann::ordered_json> objects;
-  for (const auto& detail : found.value) objects.push_back(to_json(detail));
+  for (const auto& detail : found.value) objects.push_back(to_json(detail, relay));
   if (objects.size() == 1 && options.output == OutputFormat::json) {
     print(dump(objects.front(), 2) + "\n");
   } else {
@@ -223,12 +256,12 @@ int show(const Config& config, const Backends& backends, const MessageOptions& o
 }  // namespace
 
 int show_message(const Config& config, const Backends& backends, const MessageOptions& options) {
-  return show(config, backends, options, "message", false);
+  return show(config, backends, options, false);
 }
 
 int show_dead_letter(const Config& config, const Backends& backends,
                      const MessageOptions& options) {
-  return show(config, backends, options, "dead letter", true);
+  return show(config, backends, options, true);
 }
 
 }  // namespace outbox

@@ -56,6 +56,12 @@ void Desk::audit(const Deed& deed) {
                shortened(deed.reason));
 }
 
+std::string Desk::shown_time(std::string text) {
+  if (parse_time(text) && has_rfc3339_form(text)) return text;
+  const auto time = times.read(text);
+  return time ? to_text(*time) : text;
+}
+
 std::string Desk::either(const std::string& column, const std::string& beside) {
   return fmt::format("CASE WHEN r.state IS NULL THEN coalesce({0}, r.{1}) ELSE r.{1} END", column,
                      beside);

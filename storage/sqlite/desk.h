@@ -33,6 +33,9 @@ struct Desk {
   void want(const std::vector<std::string>& ids);
   std::string wanted() const;
 
+  // A column's time as people read it. What is none stays as it is.
+  std::string shown_time(std::string text);
+
   // What the column says, or what is kept beside the row in its place ("r" stands for that).
   static std::string either(const std::string& column, const std::string& beside);
 

@@ -26,16 +26,25 @@ struct FoundDead {
   DeadLetter letter;
 };
 
+// When a row was given up: as the audit has it; failing that, when it was last sent.
+std::string died_on_sql(const Sql& sql) {
+  return fmt::format(
+      "coalesce((SELECT max(a.at) FROM outbox_relay_audit AS a WHERE a.outbox = ?1 "
+      "AND a.row_key = {} AND a.action = 'dead_letter'), r.last_attempt_at, '')",
+      sql.key_beside());
+}
+
 // Dead letters by ?2 event type and ?3 reason, after place ?4, at most ?5; only `chosen` ids.
 std::string find_sql(const Desk& desk, bool chosen) {
   const Sql& sql = desk.sql;
   const Columns& c = sql.mapping().columns;
   const std::string reason = Desk::either(sql.value(c.dead_letter_reason), "dead_letter_reason");
-  const std::string columns = fmt::format(
-      "{}, {}, {}, {}, {}, {}, {}, {}, {}, {}", sql.order(), sql.row_key(), sql.column(c.id),
-      sql.column(c.event_type), sql.value(c.ordering_key), reason,
-      Desk::either(sql.value(c.retry_count), "retry_count"),
-      Desk::either(sql.value(c.last_error), "error"), sql.value(c.occurred_on), sql.fingerprint());
+  const std::string columns =
+      fmt::format("{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}", sql.order(), sql.row_key(),
+                  sql.column(c.id), sql.column(c.event_type), sql.value(c.ordering_key), reason,
+                  Desk::either(sql.value(c.retry_count), "retry_count"),
+                  Desk::either(sql.value(c.last_error), "error"), sql.value(c.occurred_on),
+                  sql.fingerprint(), died_on_sql(sql));
   const std::string filter =
       fmt::format("(?2 = '' OR {} = ?2) AND (?3 = '' OR {} = ?3){} AND {} > ?4 AND {}",
                   sql.column(c.event_type), reason, chosen ? " AND " + desk.wanted() : "",
@@ -61,8 +70,9 @@ std::vector<FoundDead> find_dead(Desk& desk, const DeadLetterFilter& filter, std
     found.letter.attempts =
         static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows.integer(6), 0, UINT32_MAX));
     found.letter.last_error = rows.text(7);
-    found.letter.occurred_on = rows.text(8);
+    found.letter.occurred_on = desk.shown_time(rows.text(8));
     found.fingerprint = static_cast<std::uint32_t>(rows.integer(9));
+    found.letter.died_on = rows.text(10);
     result.push_back(std::move(found));
   }
   return result;

@@ -5,22 +5,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "storage/sqlite/desk_outlook.h"
 #include "storage/sqlite/identifiers.h"
+#include "storage/sqlite/settler.h"
 
 namespace outbox::sqlite {
 namespace {
 
 constexpr int kSummaryColumns = 9;  // of select_sql(); what follows them is another's
 constexpr std::size_t kValueBytesMax = 64u << 10;
-
-MessageState state_named(const std::string& name) {
-  if (name == state::kPending) return MessageState::pending;
-  if (name == state::kFailed) return MessageState::failed;
-  if (name == state::kProcessed) return MessageState::processed;
-  if (name == state::kDeadLettered) return MessageState::dead_lettered;
-  if (name == state::kSkipped) return MessageState::skipped;
-  return MessageState::unknown;
-}
 
 std::string database_name(MessageState state) {
   switch (state) {
@@ -50,7 +43,7 @@ std::string summary_columns(const Sql& sql) {
                      Desk::either(sql.value(c.last_error), "error"), sql.value(c.occurred_on));
 }
 
-MessageSummary read_summary(const Query::Rows& rows) {
+MessageSummary read_summary(Desk& desk, const Query::Rows& rows) {
   MessageSummary summary;
   summary.id = rendered_id(rows, 1);
   summary.event_type = rows.text(2);
@@ -60,7 +53,7 @@ MessageSummary read_summary(const Query::Rows& rows) {
   summary.attempts =
       static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows.integer(6), 0, UINT32_MAX));
   summary.last_error = rows.text(7);
-  summary.occurred_on = rows.text(8);
+  summary.occurred_on = desk.shown_time(rows.text(8));
   return summary;
 }
 
@@ -90,30 +83,35 @@ std::optional<std::string> shown(const SQLite::Column& value) {
   return value.isBlob() ? hex_text(text) : text;
 }
 
-// The columns of a row that stand at `first` and later.
-void read_columns(const Query::Rows& rows, int first, const std::string& except,
+// The columns of a row that stand at `first` and later, up to `end`.
+void read_columns(const Query::Rows& rows, int first, int end, const std::string& except,
                   std::vector<NamedValue>& values) {
-  for (int index = first; index < rows.size(); ++index) {
+  for (int index = first; index < end; ++index) {
     const SQLite::Column value = rows.column(index);
     if (value.getName() == except) continue;
     values.emplace_back(value.getName(), shown(value));
   }
 }
 
-// All that one row has beside it in the relay's own tables.
-class Surroundings {
+// What the relay keeps beside a row, under names that people understand. Needs sql.beside().
+constexpr const char* kNotes =
+    "r.state AS state, r.dead_letter_reason AS dead_letter_reason, r.error AS error, r.due AS due, "
+    "r.retry_count AS retry_count, r.processed_on AS processed_on, "
+    "r.counted AS counted_failures, nullif(r.generation, 0) AS redrives, "
+    "nullif(r.misconfigured_tries, 0) AS misconfigured_tries, "
+    "r.misconfigured_since AS misconfigured_since, r.last_failure AS last_failure, "
+    "r.last_attempt_at AS last_attempt_on, "
+    "CASE WHEN r.outcome_unknown THEN 'yes' END AS may_have_arrived, "
+    "nullif(r.takeovers, 0) AS leases_taken_over, nullif(r.crashes, 0) AS "
+    "relays_that_died_with_it, "
+    "CASE WHEN l.alone THEN 'yes' END AS leased_alone";
+constexpr int kNoteColumns = 16;
+
+// What was recorded of one row in the relay's own tables.
+class History {
  public:
-  explicit Surroundings(Desk& desk)
+  explicit History(Desk& desk)
       : desk_(desk),
-        side_(desk.connection.database(),
-              "SELECT * FROM outbox_relay_rows WHERE outbox = ?1 AND row_key = ?2"),
-        lease_(desk.connection.database(),
-               "SELECT l.epoch AS lease_epoch, l.alone AS leased_alone, "
-               "i.instance_name AS leased_to, i.instance_pid AS leased_to_pid, "
-               "i.started_at AS leased_to_started_at FROM outbox_relay_leases AS l "
-               "LEFT JOIN outbox_relay_incarnations AS i "
-               "ON i.outbox = l.outbox AND i.incarnation = l.incarnation "
-               "WHERE l.outbox = ?1 AND l.row_key = ?2"),
         attempts_(desk.connection.database(),
                   "SELECT at, outcome, reason FROM outbox_relay_attempts "
                   "WHERE outbox = ?1 AND row_key = ?2 ORDER BY rowid"),
@@ -122,28 +120,19 @@ class Surroundings {
                "WHERE outbox = ?1 AND row_key = ?2 ORDER BY rowid") {}
 
   void read(const Value& key, MessageDetail& detail) {
-    constexpr int kKeyColumns = 2;
-    if (auto rows = side_.rows(desk_.outbox, key); rows.next()) {
-      read_columns(rows, kKeyColumns, {}, detail.beside);
-    }
-    if (auto rows = lease_.rows(desk_.outbox, key); rows.next()) {
-      read_columns(rows, 0, {}, detail.beside);
-    }
-    std::erase_if(detail.beside, [](const NamedValue& value) { return !value.second; });
     auto attempts = attempts_.rows(desk_.outbox, key);
     while (attempts.next()) {
       detail.attempts.push_back({attempts.text(0), attempts.text(1), attempts.text(2)});
     }
     auto entries = audit_.rows(desk_.outbox, key);
     while (entries.next()) {
-      detail.audit.push_back({entries.text(0), entries.text(1), entries.text(2)});
+      detail.audit.push_back(
+          {detail.summary.id, entries.text(0), entries.text(1), entries.text(2)});
     }
   }
 
  private:
   Desk& desk_;
-  Query side_;
-  Query lease_;
   Query attempts_;
   Query audit_;
 };
@@ -151,6 +140,31 @@ class Surroundings {
 std::string payload_sql(const Sql& sql) {
   return fmt::format("SELECT substr(CAST({} AS BLOB), 1, ?2) FROM {} AS o WHERE {} = ?1",
                      sql.payload(), sql.table(), sql.order());
+}
+
+// The columns of a shown row.
+constexpr int kOrderingKey = 3;
+constexpr int kPlace = kSummaryColumns;
+constexpr int kHeaders = kPlace + 1;
+constexpr int kWaiting = kHeaders + 1;
+constexpr int kNotesBegin = kWaiting + WaitingColumns::kCount;
+constexpr int kOwnColumns = kNotesBegin + kNoteColumns;
+
+std::string show_sql(const Desk& desk) {
+  const Sql& sql = desk.sql;
+  return fmt::format("SELECT {}, {}, {}, {}, {}, o.* FROM {} AS o {} WHERE {} ORDER BY {}",
+                     summary_columns(sql), sql.order(), sql.headers(), WaitingColumns::sql(sql),
+                     kNotes, sql.table(), sql.beside(), desk.wanted(), sql.order());
+}
+
+MessageDetail read_detail(Desk& desk, const Query::Rows& rows) {
+  MessageDetail detail;
+  detail.summary = read_summary(desk, rows);
+  detail.headers = shown(rows.column(kHeaders)).value_or("");
+  read_columns(rows, kOwnColumns, rows.size(), desk.sql.mapping().columns.payload, detail.columns);
+  read_columns(rows, kNotesBegin, kOwnColumns, {}, detail.beside);
+  std::erase_if(detail.beside, [](const NamedValue& value) { return !value.second; });
+  return detail;
 }
 
 // A time as people give it. Throws Unusable.
@@ -175,7 +189,7 @@ std::vector<MessageSummary> find_messages(Desk& desk, const MessageFilter& filte
                          database_name(filter.state.value_or(MessageState::unknown)),
                          timed ? std::int64_t{kNoLimit} : static_cast<std::int64_t>(filter.limit));
   while (result.size() < filter.limit && rows.next()) {
-    MessageSummary summary = read_summary(rows);
+    MessageSummary summary = read_summary(desk, rows);
     if (timed) {
       const auto occurred = desk.times.read(summary.occurred_on);
       if (!occurred || (since && *occurred < *since) || (until && *occurred >= *until)) continue;
@@ -188,34 +202,49 @@ std::vector<MessageSummary> find_messages(Desk& desk, const MessageFilter& filte
 std::vector<MessageDetail> show_message(Desk& desk, const std::string& id,
                                         std::uint64_t payload_max) {
   const Sql& sql = desk.sql;
-  const Columns& c = sql.mapping().columns;
   Transaction snapshot(desk.connection, Transaction::Kind::read);
   desk.want({id});
-  Query query(desk.connection.database(),
-              fmt::format("SELECT {}, {}, {}, o.* FROM {} AS o {} WHERE {} ORDER BY {}",
-                          summary_columns(sql), sql.order(), sql.headers(), sql.table(),
-                          sql.beside(), desk.wanted(), sql.order()));
+  Query query(desk.connection.database(), show_sql(desk));
   Query payload(desk.connection.database(), payload_sql(sql));
-  Surroundings surroundings(desk);
-  SizeProbe sizes(desk.connection, sql.mapping().table, c.payload);
+  History history(desk);
+  Outlooks outlooks(desk);
+  SizeProbe sizes(desk.connection, sql.mapping().table, sql.mapping().columns.payload);
   std::vector<MessageDetail> result;
   auto rows = query.rows(desk.outbox);
   while (rows.next()) {
-    MessageDetail detail;
-    const auto key = rows.value(0);
-    const std::int64_t place = rows.integer(kSummaryColumns);
-    detail.summary = read_summary(rows);
-    detail.headers = shown(rows.column(kSummaryColumns + 1)).value_or("");
-    read_columns(rows, kSummaryColumns + 2, c.payload, detail.columns);
+    MessageDetail detail = read_detail(desk, rows);
+    const std::int64_t place = rows.integer(kPlace);
     detail.payload_size = sizes.bytes(place);
     if (payload_max > 0) {
       auto found = payload.rows(place, payload_max);
       if (found.next()) detail.payload = found.text(0);
     }
-    if (key) surroundings.read(*key, detail);
+    if (const auto key = rows.value(0)) {
+      detail.outlook = outlooks.of({.key = *key,
+                                    .place = place,
+                                    .ordering_key = rows.value(kOrderingKey),
+                                    .state = detail.summary.state,
+                                    .leased = detail.summary.leased,
+                                    .waiting = WaitingColumns::read(rows, kWaiting)});
+      history.read(*key, detail);
+    }
     result.push_back(std::move(detail));
   }
   sizes.close();
+  return result;
+}
+
+std::vector<AuditRecord> audit_trail(Desk& desk, const std::string& id) {
+  // The audit has ids as they are shown, shortened: a GUID kept as bytes in lower case.
+  const auto bytes = guid_bytes(id);
+  Query query(desk.connection.database(),
+              "SELECT event_id, at, action, reason FROM outbox_relay_audit "
+              "WHERE outbox = ?1 AND event_id IN (?2, ?3) ORDER BY rowid");
+  std::vector<AuditRecord> result;
+  auto rows = query.rows(desk.outbox, shortened(id), bytes ? guid_text(*bytes).value_or(id) : id);
+  while (rows.next()) {
+    result.push_back({rows.text(0), rows.text(1), rows.text(2), rows.text(3)});
+  }
   return result;
 }
 

@@ -10,4 +10,7 @@ std::vector<MessageSummary> find_messages(Desk& desk, const MessageFilter& filte
 std::vector<MessageDetail> show_message(Desk& desk, const std::string& id,
                                         std::uint64_t payload_max);
 
+// Walks through the whole audit.
+std::vector<AuditRecord> audit_trail(Desk& desk, const std::string& id);
+
 }  // namespace outbox::sqlite

@@ -17,7 +17,7 @@ namespace outbox::sqlite {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds{2};
-constexpr int kErrorsMax = 5;
+constexpr int kErrorsMax = 100;
 
 RelaySeen::Life life_of(const Query::Rows& row, const std::string& directory,
                         const Clocks& clocks) {
@@ -33,6 +33,21 @@ RelaySeen::Life life_of(const Query::Rows& row, const std::string& directory,
   const bool this_boot = row.text(3) == clocks.boot_id;
   const bool ended = row.integer(4) > 0 && Time(Duration(row.integer(8))) < clocks.boot->now();
   return this_boot && !ended ? RelaySeen::Life::unknown : RelaySeen::Life::dead;
+}
+
+// Of outbox ?1.
+constexpr const char* kRelays =
+    "SELECT i.instance_name, i.instance_pid, i.started_at, i.boot_id, "
+    "(SELECT count(*) FROM outbox_relay_leases AS l WHERE l.outbox = i.outbox "
+    "AND l.incarnation = i.incarnation), i.lock_path, i.lock_dev, i.lock_inode, i.lease_until "
+    "FROM outbox_relay_incarnations AS i WHERE i.outbox = ?1 ";
+
+RelaySeen relay_of(const Query::Rows& row, const std::string& directory, const Clocks& clocks) {
+  return {.host = row.text(0),
+          .process = row.integer(1),
+          .started_at = row.text(2),
+          .leases = static_cast<std::uint64_t>(row.integer(4)),
+          .life = life_of(row, directory, clocks)};
 }
 
 std::uint32_t count_of(const Query::Rows& row, int index) {
@@ -92,23 +107,23 @@ void read_all_errors(Connection& connection, const Sql& sql, StoreOverview& over
 
 std::vector<RelaySeen> relays_seen(Connection& connection, const std::string& outbox,
                                    const Clocks& clocks) {
-  Query query(
-      connection.database(),
-      "SELECT i.instance_name, i.instance_pid, i.started_at, i.boot_id, "
-      "(SELECT count(*) FROM outbox_relay_leases AS l WHERE l.outbox = i.outbox "
-      "AND l.incarnation = i.incarnation), i.lock_path, i.lock_dev, i.lock_inode, i.lease_until "
-      "FROM outbox_relay_incarnations AS i WHERE i.outbox = ?1 ORDER BY i.started_at DESC");
+  Query query(connection.database(), std::string(kRelays) + "ORDER BY i.started_at DESC");
   const std::string directory = directory_of(connection.path());
   std::vector<RelaySeen> result;
   auto rows = query.rows(outbox);
-  while (rows.next()) {
-    result.push_back({.host = rows.text(0),
-                      .process = rows.integer(1),
-                      .started_at = rows.text(2),
-                      .leases = static_cast<std::uint64_t>(rows.integer(4)),
-                      .life = life_of(rows, directory, clocks)});
-  }
+  while (rows.next()) result.push_back(relay_of(rows, directory, clocks));
   return result;
+}
+
+std::optional<RelaySeen> holder_of(Connection& connection, const std::string& outbox,
+                                   const Value& key, const Clocks& clocks) {
+  Query query(connection.database(),
+              std::string(kRelays) +
+                  "AND i.incarnation = (SELECT h.incarnation FROM outbox_relay_leases AS h "
+                  "WHERE h.outbox = ?1 AND h.row_key = ?2)");
+  auto rows = query.rows(outbox, key);
+  if (!rows.next()) return std::nullopt;
+  return relay_of(rows, directory_of(connection.path()), clocks);
 }
 
 void read_orders(Connection& connection, const std::string& outbox, StoreOverview& overview) {

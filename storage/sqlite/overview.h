@@ -1,6 +1,7 @@
 // Who is at work on an outbox, and what went wrong of late.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ namespace outbox::sqlite {
 // SQLite::Exception.
 std::vector<RelaySeen> relays_seen(Connection& connection, const std::string& outbox,
                                    const Clocks& clocks);
+
+// The one that has the lease of a row. Throws SQLite::Exception.
+std::optional<RelaySeen> holder_of(Connection& connection, const std::string& outbox,
+                                   const Value& key, const Clocks& clocks);
 
 // What an operator has ordered: isolated, paused, and why. Throws SQLite::Exception.
 void read_orders(Connection& connection, const std::string& outbox, StoreOverview& overview);

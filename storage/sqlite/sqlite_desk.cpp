@@ -45,6 +45,11 @@ Answer<std::vector<MessageDetail>> SqliteDesk::message(const std::string& id,
       [&](Desk& desk, auto& value) { value = show_message(desk, id, payload_max); });
 }
 
+Answer<std::vector<AuditRecord>> SqliteDesk::trail(const std::string& id) {
+  return ask<std::vector<AuditRecord>>(
+      [&](Desk& desk, auto& value) { value = audit_trail(desk, id); });
+}
+
 Answer<std::vector<DeadLetter>> SqliteDesk::dead_letters(const DeadLetterFilter& filter) {
   return ask<std::vector<DeadLetter>>(
       [&](Desk& desk, auto& value) { value = list_dead_letters(desk, filter); });

@@ -26,6 +26,7 @@ class SqliteDesk final : public OutboxDesk {
   Answer<std::vector<MessageSummary>> messages(const MessageFilter& filter) override;
   Answer<std::vector<MessageDetail>> message(const std::string& id,
                                              std::uint64_t payload_max) override;
+  Answer<std::vector<AuditRecord>> trail(const std::string& id) override;
   Answer<std::vector<DeadLetter>> dead_letters(const DeadLetterFilter& filter) override;
   Answer<std::uint64_t> export_dead_letters(
       const DeadLetterFilter& filter,

@@ -136,6 +136,26 @@ TEST_CASE("a table that has the relay's own indexes can be adopted") {
   CHECK(sqlite::adopt(connection, sqlite::Sql(connection, mapping), {}, ours.clocks()).taken == 1);
 }
 
+TEST_CASE("a table's times are shown as such, and what is none as it stands") {
+  TableShape shape = dotnet();
+  shape.settings.times = "seconds";
+  ForeignFixture fixture(shape);
+  for (const char* id : {"'a'", "'b'", "'c'"}) fixture.add(id);
+  fixture.application().exec("UPDATE box SET OccurredOnUtc = '1795673701' WHERE Id = 'a'");
+  fixture.application().exec("UPDATE box SET OccurredOnUtc = 'lately' WHERE Id = 'b'");
+  fixture.application().exec("UPDATE box SET OccurredOnUtc = NULL WHERE Id = 'c'");
+  const auto desk = fixture.open_desk();
+  MessageFilter filter;
+  filter.oldest_first = true;
+  const auto found = desk->messages(filter);
+  REQUIRE_MESSAGE(found.ok(), found.error);
+  REQUIRE(found.value.size() == 3);
+  CHECK(found.value[0].occurred_on == "2026-11-26T06:15:01.000Z");
+  CHECK(found.value[1].occurred_on == "lately");
+  CHECK(found.value[2].occurred_on.empty());
+  CHECK(desk->message("a", 0).value.at(0).summary.occurred_on == "2026-11-26T06:15:01.000Z");
+}
+
 TEST_CASE("rows without a key are not mistaken for the one whose key is 0") {
   TableShape shape = dotnet();
   shape.settings.states = {{"deadLettered", "Dead"}};

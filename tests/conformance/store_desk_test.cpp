@@ -58,6 +58,8 @@ TEST_CASE("dead letters are found and redriven by id, type and reason") {
   CHECK(all.value[2].reason == "permanent");
   CHECK(all.value[2].attempts == 1);
   CHECK(all.value[2].last_error == "refused for good");
+  CHECK(all.value[2].died_on.size() == std::string("2026-11-30T18:42:00.123Z").size());
+  CHECK(all.value[2].died_on >= all.value[2].occurred_on);
   CHECK(desk->dead_letters(filter_of({"a", "c"}, "", "")).value.size() == 2);
   CHECK(desk->dead_letters(filter_of({}, "x", "")).value.size() == 2);
   CHECK(desk->dead_letters(filter_of({}, "", "oversized")).value.size() == 1);
@@ -288,6 +290,50 @@ TEST_CASE("a message is shown with its columns, what is beside it and its payloa
   CHECK(desk->message("a", 2).value.at(0).payload == "12");
 }
 
+TEST_CASE("what decides when a message is sent next is told with it") {
+  Outbox outbox;
+  const auto keyed = [&](const char* id, const char* key) {
+    outbox.fixture->insert({.id = id, .ordering_key = key});
+  };
+  keyed("dead", "k");
+  keyed("failed", "l");
+  keyed("behind the dead", "k");
+  keyed("behind the failed", "l");
+  outbox.fixture->insert({.id = "later", .not_before = 1h});
+  outbox.insert({"leased"});
+  Client relay(*outbox.fixture);
+  relay.request.ordering = Ordering::key;
+  const Turn turn = done(relay.lease(2));
+  Settlement waits = retry(turn.leased.at(1), 1h);
+  waits.waits_for_recovery = true;
+  done(relay.settle({dead(turn.leased.at(0), DeadReason::permanent), waits}));
+  REQUIRE(conformance::ids_of(done(relay.turn())) == Ids{"leased"});
+  const auto desk = outbox.fixture->open_desk();
+  const auto outlook_of = [&](const char* id) {
+    const auto shown = desk->message(id, 0);
+    REQUIRE_MESSAGE(shown.ok(), shown.error);
+    REQUIRE(shown.value.size() == 1);
+    return shown.value[0].outlook;
+  };
+  CHECK_FALSE(outlook_of("failed").due_on.empty());
+  CHECK(outlook_of("failed").waits_for_recovery);
+  CHECK_FALSE(outlook_of("failed").open_ahead.has_value());
+  REQUIRE(outlook_of("behind the dead").dead_ahead.has_value());
+  CHECK(outlook_of("behind the dead").dead_ahead->id == "dead");
+  CHECK_FALSE(outlook_of("behind the dead").open_ahead.has_value());
+  REQUIRE(outlook_of("behind the failed").open_ahead.has_value());
+  CHECK(outlook_of("behind the failed").open_ahead->id == "failed");
+  CHECK(outlook_of("behind the failed").open_ahead->state == MessageState::failed);
+  CHECK(outlook_of("later").asked_to_wait);
+  CHECK_FALSE(outlook_of("later").due_on.empty());
+  REQUIRE(outlook_of("leased").holder.has_value());
+  CHECK(outlook_of("leased").holder->leases == 1);
+  CHECK(outlook_of("leased").due_on.empty());
+  REQUIRE(desk->pause(true, "a test").ok());
+  CHECK(outlook_of("later").paused);
+  CHECK_FALSE(outlook_of("later").isolated);
+}
+
 TEST_CASE("what an operator did to a message, and its death, stand in its audit") {
   Outbox outbox;
   outbox.insert({"a"});
@@ -304,6 +350,26 @@ TEST_CASE("what an operator did to a message, and its death, stand in its audit"
   CHECK(audit[1].action == "redrive");
   CHECK(audit[1].reason == "mended");
   CHECK_FALSE(audit[1].at.empty());
+}
+
+TEST_CASE("what is known of a message that is gone is its trail in the audit") {
+  Outbox outbox;
+  outbox.insert({"a", "b"});
+  Client relay(*outbox.fixture);
+  const Turn turn = done(relay.turn());
+  done(relay.settle({dead(turn.leased.at(0), DeadReason::permanent),
+                     dead(turn.leased.at(1), DeadReason::permanent)}));
+  const auto desk = outbox.fixture->open_desk();
+  REQUIRE(desk->discard(filter_of({"a"}, "", ""), "sent by hand", {}).value == 1);
+  REQUIRE(desk->message("a", 0).value.empty());
+  const auto trail = desk->trail("a");
+  REQUIRE_MESSAGE(trail.ok(), trail.error);
+  REQUIRE(trail.value.size() == 2);
+  CHECK(trail.value[0].id == "a");
+  CHECK(trail.value[0].action == "dead_letter");
+  CHECK(trail.value[1].action == "discard");
+  CHECK(trail.value[1].reason == "sent by hand");
+  CHECK(desk->trail("never seen").value.empty());
 }
 
 TEST_CASE(

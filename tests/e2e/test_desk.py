@@ -1,6 +1,7 @@
 """The operator's desk: finding messages, dead letters, pausing."""
 
 import base64
+import datetime
 import json
 import os
 import pty
@@ -13,6 +14,10 @@ from harness.outbox import json_lines
 from harness.relay import binary, run_command
 from harness.waiting import until
 from harness.world import wait_processed
+
+
+def utc_now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def command(outbox, *words, **options):
@@ -71,6 +76,10 @@ def test_a_message_is_shown_with_its_attempts_its_audit_and_its_payload(scene):
     assert raw["payloadHex"] == "00ff01" and raw["payloadSize"] == 3
     text = command(outbox, "messages", "show", bad[2], "--payload").stdout
     assert "00 ff 01" in text and "ATTEMPTS" in text and "AUDIT" in text
+    assert "next " in text and "redrive or discard it" in text
+    assert not any(word in text for word in ("waits_for_recovery", "fingerprint", "boot"))
+    assert json.loads(command(outbox, "messages", "show", good, "-o", "json").stdout)[
+        "next"] == "nothing: delivered"
     assert command(outbox, "messages", "show", "absent").returncode == 4
     assert command(outbox, "dead-letters", "show", bad[0]).returncode == 0
     assert command(outbox, "dead-letters", "show", good).returncode == 4
@@ -94,6 +103,7 @@ def test_an_export_has_the_payloads_byte_by_byte(scene, tmp_path):
     assert done.returncode == 0 and "3 dead letters" in done.stderr
     entries = json_lines(done.stdout)
     assert [entry["id"] for entry in entries] == bad
+    assert all(entry["occurredOn"] <= entry["diedOn"] <= utc_now() for entry in entries)
     assert entries[0]["payload"] == '{"n":1}' and entries[0]["orderingKey"] == "k\u00e4y"
     assert base64.b64decode(entries[2]["payloadBase64"]) == b"\x00\xff\x01"
     assert entries[2]["contentType"] == "application/octet-stream"
@@ -127,6 +137,46 @@ def test_discarding_takes_dead_letters_only_and_asks_first(scene):
     assert outbox.states()["DeadLettered"] == 1
 
 
+def test_a_list_of_dead_letters_says_when_each_died_and_of_what_key(scene):
+    outbox, _, _, bad, _ = scene
+    listed = lines_of(outbox, "dead-letters", "list")
+    assert all(letter["occurredOn"] <= letter["diedOn"] <= utc_now() for letter in listed)
+    head, *rows = command(outbox, "dead-letters", "list").stdout.splitlines()
+    assert head.split("  ")[0] == "ID" and "KEY" in head and "DIED ON" in head
+    assert [row.split()[0] for row in rows] == bad and "k\u00e4y" in rows[0]
+    assert listed[0]["diedOn"][:19] + "Z" in rows[0]
+    assert head.index("LAST ERROR") <= 120
+
+
+def test_columns_stand_below_each_other_whatever_the_letters(scene):
+    outbox, _, _, bad, _ = scene
+    head, *rows = command(outbox, "dead-letters", "list").stdout.splitlines()
+    assert {row.index("permanent") for row in rows} == {head.index("REASON")}
+
+
+def test_a_row_behind_a_dead_letter_of_its_key_names_it(world):
+    outbox, receiver = world.outbox(), world.receiver()
+    receiver.rules({"types": ["asset.poison"], "status": 422})
+    relay = world.relay(outbox, receiver, {"relay": {"ordering": "key"}})
+    head = outbox.insert(event_type="asset.poison", ordering_key="k")
+    until(lambda: outbox.states() == {"DeadLettered": 1}, 10, "the head is dead")
+    behind = outbox.insert(ordering_key="k")
+    done = run_command("messages", "show", behind, "--config", relay.config_path)
+    assert done.returncode == 0 and f"waits for {head}, which is a dead letter" in done.stdout
+
+
+def test_what_became_of_a_discarded_dead_letter_can_still_be_asked(scene):
+    outbox, _, _, bad, _ = scene
+    command(outbox, "dead-letters", "discard", bad[0], "--yes", "--reason", "sent by hand")
+    done = command(outbox, "messages", "show", bad[0])
+    assert done.returncode == 0 and "gone" in done.stdout and "sent by hand" in done.stdout
+    shown = json.loads(command(outbox, "messages", "show", bad[0], "-o", "json").stdout)
+    assert shown["state"] == "gone"
+    assert [entry["action"] for entry in shown["audit"]] == ["dead_letter", "discard"]
+    done = command(outbox, "dead-letters", "show", bad[0])
+    assert done.returncode == 4 and "messages show" in done.stderr
+
+
 def on_a_terminal(outbox, answer, *words):
     """What the command says on a terminal that answers; and its exit code."""
     main, other = pty.openpty()
@@ -152,7 +202,13 @@ def test_on_a_terminal_it_asks_and_shows_how_far_it_is(scene):
     code, said = on_a_terminal(outbox, "n", "dead-letters", "discard", bad[0])
     assert code == 1 and "nothing was changed" in said and outbox.states()["DeadLettered"] == 3
     code, said = on_a_terminal(outbox, "y", "dead-letters", "discard", bad[0])
-    assert code == 0 and "discarded 1 of 1" in said and outbox.states()["DeadLettered"] == 2
+    assert code == 0 and "1 of 1" not in said and outbox.states()["DeadLettered"] == 2
+    outbox.query("WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 250)"
+                 " INSERT INTO outbox_messages (id, event_type, status, payload)"
+                 " SELECT 'more-' || i, 'asset.more', 'DeadLettered', 'x' FROM n")
+    code, said = on_a_terminal(outbox, "y", "dead-letters", "discard", "--event-type", "asset.more")
+    assert code == 0 and " of 250" in said and "250 of 250" not in said
+    assert said.endswith("\r"), "the line is gone when it is done"
 
 
 def test_a_pause_stops_every_relay_survives_restarts_and_loses_nothing(world):

@@ -12,6 +12,7 @@ class EmptyDesk : public OutboxDesk {
   Answer<std::vector<MessageDetail>> message(const std::string&, std::uint64_t) override {
     return {};
   }
+  Answer<std::vector<AuditRecord>> trail(const std::string&) override { return {}; }
   Answer<std::vector<DeadLetter>> dead_letters(const DeadLetterFilter&) override { return {}; }
   Answer<std::uint64_t> export_dead_letters(
       const DeadLetterFilter&, const std::function<bool(const ExportedLetter&)>&) override {

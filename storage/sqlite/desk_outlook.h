@@ -1,0 +1,55 @@
+// What decides when a row is sent next.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "storage/sqlite/desk.h"
+
+namespace outbox::sqlite {
+
+// What a row's own columns say about it. Needs sql.beside().
+struct WaitingColumns {
+  static constexpr int kCount = 3;
+  static std::string sql(const Sql& sql);
+
+  // Those that stand at `first` and later.
+  static WaitingColumns read(const Query::Rows& rows, int first);
+
+  std::string due;
+  std::string not_before;
+  bool waits_for_recovery = false;
+};
+
+// A row as it was found.
+struct FoundRow {
+  Value key;
+  std::int64_t place = 0;
+  std::optional<Value> ordering_key;
+  MessageState state = MessageState::unknown;
+  bool leased = false;
+  WaitingColumns waiting{};
+};
+
+// In one snapshot. Confined to the desk's thread.
+class Outlooks {
+ public:
+  explicit Outlooks(Desk& desk);
+
+  // Nothing of note for a row that is decided.
+  Outlook of(const FoundRow& row);
+
+ private:
+  void read_due(const FoundRow& row, Outlook& outlook);
+  void read_ahead(const FoundRow& row, Outlook& outlook);
+
+  Desk& desk_;
+  StoreOverview orders_;
+  Query open_ahead_;
+  Query dead_ahead_;
+};
+
+// A state by its name in outbox_relay_rows.
+MessageState state_named(const std::string& name);
+
+}  // namespace outbox::sqlite

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -18,8 +19,8 @@ namespace {
 
 constexpr auto kRedrawAfter = std::chrono::seconds{2};
 constexpr std::chrono::milliseconds kKeyPatience{100};  // also how fast a signal is noticed
-// Where nobody looks at a terminal, a line may be as long as its text, within reason.
-constexpr std::size_t kPipedColumns = 240;
+// Where nobody looks at a terminal, a line is as long as its text.
+constexpr std::size_t kPipedColumns = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t kPipedRows = 100;
 
 class StatusSource {
@@ -55,7 +56,10 @@ class StatusSource {
 };
 
 int exit_code_of(const StatusPicture& picture) {
-  return picture.backlog.ok() || picture.live.answers ? kDone : failure_code(picture.backlog);
+  const LiveRelay& live = picture.live;
+  if (!picture.backlog.ok() && !live.answers) return failure_code(picture.backlog);
+  const bool usable = picture.backlog.ok() && live.state != "store_unusable";
+  return usable ? kDone : kFailed;
 }
 
 std::string plain_text(const StatusPicture& picture, std::size_t columns, std::size_t rows) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "relay/app/printable.h"
 #include "relay/app/talk.h"
@@ -16,6 +17,29 @@ namespace {
 
 constexpr std::size_t kTitleWidth = 11;
 constexpr std::size_t kListMax = 5;
+constexpr std::string_view kEllipsis = "...";
+
+// Rows that failed alike, of which one can be looked at.
+struct ErrorGroup {
+  RecentError example;  // the latest
+  std::size_t count = 0;
+};
+
+std::vector<ErrorGroup> grouped(const std::vector<RecentError>& errors) {
+  std::vector<ErrorGroup> groups;
+  for (const RecentError& error : errors) {
+    const auto known = std::ranges::find_if(groups, [&](const ErrorGroup& group) {
+      return group.example.event_type == error.event_type && group.example.error == error.error &&
+             group.example.dead == error.dead;
+    });
+    if (known == groups.end()) {
+      groups.push_back({error, 1});
+    } else {
+      ++known->count;
+    }
+  }
+  return groups;
+}
 
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -68,7 +92,11 @@ class Screen {
 
  private:
   void add(const std::string& title, const std::string& text) {
-    lines_.push_back(fitted(fmt::format("{:<{}}{}", title, kTitleWidth, text), columns_));
+    const std::string line = fmt::format("{:<{}}{}", title, kTitleWidth, text);
+    const std::string whole = fitted(line, columns_);
+    const bool cut = whole.size() < line.size() && columns_ > kEllipsis.size();
+    lines_.push_back(cut ? fitted(line, columns_ - kEllipsis.size()) + std::string(kEllipsis)
+                         : whole);
   }
 
   void add_head() {
@@ -154,12 +182,15 @@ class Screen {
       if (overview.error == picture_.backlog.error) return;
       return add("", "! " + printable_sentence(overview.error));
     }
-    const auto& errors = picture_.overview.value.errors;
-    for (std::size_t i = 0; i < std::min(errors.size(), kListMax); ++i) {
-      const RecentError& error = errors[i];
-      add(i == 0 ? "Errors" : "", fmt::format("{} {}, {} failed: {}", error.dead ? "dead" : "waits",
-                                              printable_sentence(error.event_type, 24),
-                                              error.attempts, printable_sentence(error.error)));
+    // Two lines for each: what went wrong, and where to look further.
+    const auto groups = grouped(overview.value.errors);
+    const std::size_t room = rows_ > lines_.size() ? (rows_ - lines_.size()) / 2 : 0;
+    for (std::size_t i = 0; i < std::min({groups.size(), kListMax, room}); ++i) {
+      const RecentError& error = groups[i].example;
+      add(i == 0 ? "Errors" : "",
+          fmt::format("{} {}, {}: {}", groups[i].count, error.dead ? "dead" : "waiting",
+                      printable_sentence(error.event_type, 24), printable_sentence(error.error)));
+      add("", fmt::format("  such as {}, {} failed", printable(error.id, 60), error.attempts));
     }
   }
 
@@ -226,8 +257,10 @@ void add_overview(const Answer<StoreOverview>& answer, nlohmann::ordered_json& b
                               {"life", name_of(relay.life)}});
   }
   body["errors"] = nlohmann::ordered_json::array();
-  for (const RecentError& error : overview.errors) {
-    body["errors"].push_back({{"eventType", error.event_type},
+  for (const ErrorGroup& group : grouped(overview.errors)) {
+    const RecentError& error = group.example;
+    body["errors"].push_back({{"count", group.count},
+                              {"eventType", error.event_type},
                               {"id", error.id},
                               {"attempts", error.attempts},
                               {"error", error.error},

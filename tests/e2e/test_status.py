@@ -176,6 +176,16 @@ def test_live_state_comes_from_the_relay_and_the_rest_from_the_store(world):
     assert any("503" in error["error"] for error in seen["errors"])
     text = run_command("status", "--config", relay.config_path).stdout
     assert "next probe in" in text and "503" in text
+    error = seen["errors"][0]
+    assert error["count"] >= 1 and error["id"] in text
+    assert run_command("messages", "show", error["id"], "--store", outbox.url).returncode == 0
+    os.rename(outbox.path, outbox.path + ".away")
+    until(lambda: status("--config", relay.config_path)[1]["relay"]["state"] == "store_unusable",
+          10, "the relay has noticed")
+    done = run_command("status", "--config", relay.config_path)
+    assert done.returncode == 1, done
+    os.rename(outbox.path + ".away", outbox.path)
+    until(lambda: status("--config", relay.config_path)[0] == 0, 10, "usable again")
     receiver.rules()
     until(outbox.all_processed, 20, "delivered")
     code, seen = status("--config", relay.config_path)

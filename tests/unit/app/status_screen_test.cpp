@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
 
 using namespace outbox;
 
@@ -43,6 +44,31 @@ TEST_CASE("a screen never has more lines than rows, nor bytes that move the curs
     }
   }
   CHECK(status_lines(full_picture(), 80, 100).size() <= 23);
+}
+
+TEST_CASE("a line that does not fit says so, and one without an end is shown whole") {
+  StatusPicture picture;
+  picture.backlog.error = std::string(500, 'x') + " the remedy";
+  const auto last_of = [](const std::string& text) { return text.substr(text.size() - 3); };
+  CHECK(last_of(status_lines(picture, 80, 23).at(2)) == "...");
+  CHECK(status_lines(picture, 80, 23).at(2).size() == 80);
+  CHECK(status_lines(picture, SIZE_MAX, 23).at(2).ends_with("the remedy"));
+}
+
+TEST_CASE("errors that are alike are one, with their count and an id to look at") {
+  StatusPicture picture;
+  for (const char* id : {"id-3", "id-2", "id-1"}) {
+    picture.overview.value.errors.push_back({"order.placed", id, 2, "HTTP 500", false});
+  }
+  picture.overview.value.errors.push_back({"order.placed", "id-0", 9, "HTTP 500", true});
+  const auto lines = status_lines(picture, 80, 23);
+  const auto errors = std::ranges::find_if(
+      lines, [](const std::string& line) { return line.starts_with("Errors"); });
+  REQUIRE(lines.end() - errors == 4);
+  CHECK(errors[0] == "Errors     3 waiting, order.placed: HTTP 500");
+  CHECK(errors[1] == "             such as id-3, 2 failed");
+  CHECK(errors[2] == "           1 dead, order.placed: HTTP 500");
+  CHECK(status_json(picture, -1).find("\"count\":3") != std::string::npos);
 }
 
 TEST_CASE("text is cut where a terminal's line ends, between characters") {

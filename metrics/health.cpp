@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/wall_clock.h"
+#include "relay/destination_name.h"
 
 namespace outbox {
 
@@ -28,7 +29,7 @@ nlohmann::json held_destinations_of(const Health& health) {
   nlohmann::json shown = nlohmann::json::array();
   for (const DestinationChange& held : health.held_destinations) {
     if (shown.size() == kDestinationsShownMax) break;
-    shown.push_back({{"destination", held.destination}, {"reason", held.reason}});
+    shown.push_back({{"destination", destination_name(held.destination)}, {"reason", held.reason}});
   }
   return shown;
 }

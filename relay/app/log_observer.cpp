@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "relay/destination_name.h"
 #include "relay/inspection.h"
 
 namespace outbox {
@@ -113,7 +114,7 @@ void LogObserver::on_delivery(const Delivery& delivery) {
                                {"kind", kind},
                                {"reason", reason},
                                {"event_type", event_type},
-                               {"destination", delivery.destination},
+                               {"destination", destination_name(delivery.destination)},
                                {"will_retry", delivery.will_retry},
                                {"suppressed", *suppressed}});
 }
@@ -159,9 +160,10 @@ void LogObserver::on_probe() {
   if (sample) {
     fields.emplace_back("backlog", sample->waiting);
     if (sample->oldest_age) {
-      fields.emplace_back("oldest_age_seconds",
-                          *sample->oldest_age + (clock_.now() - sample->taken));
+      fields.emplace_back("oldest_age_seconds", *sample->oldest_age);
     }
+    // Much may have become of them since.
+    fields.emplace_back("backlog_sampled_seconds_ago", clock_.now() - sample->taken);
   }
   // The length of the last break; the next one varies a little around it.
   fields.emplace_back("next_probe_seconds", next_probe_);
@@ -170,14 +172,14 @@ void LogObserver::on_probe() {
 }
 
 void LogObserver::on_destination(const DestinationChange& change) {
+  const std::string destination = destination_name(change.destination);
   if (change.reason.empty()) {
-    log_.info("destination no longer held",
-              {{"broker", broker_}, {"destination", change.destination}});
+    log_.info("destination no longer held", {{"broker", broker_}, {"destination", destination}});
     return;
   }
   log_.warn("destination held: one message a minute tries it, none dies",
             {{"broker", broker_},
-             {"destination", change.destination},
+             {"destination", destination},
              {"kind", name_of(change.kind)},
              {"reason", change.reason}});
 }

@@ -3,7 +3,6 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace outbox {
@@ -11,6 +10,7 @@ namespace {
 
 constexpr Duration kBeforeTheFirst = std::chrono::seconds{2};  // a start has better things to do
 constexpr Duration kAtOnce = std::chrono::seconds{1};          // between clean-ups with a term of 0
+constexpr Duration kAfterDeadLetters = std::chrono::seconds{10};
 constexpr Duration kAfterFailure = std::chrono::seconds{10};
 
 bool has_work(const RetentionOptions& options) {
@@ -82,13 +82,13 @@ void RetentionThread::run(const std::stop_token& stop) {
     const bool cleaned = !has_work(options()) || clean(stop);
     // Gives back what the clean-up left in the heap.
     malloc_trim(0);
-    if (!rest(stop, pause_after(cleaned, options()), true)) return;
+    if (!rest(stop, pause_after(cleaned, options()), true)) break;
   }
+  tell();
 }
 
 bool RetentionThread::clean(const std::stop_token& stop) {
   if (!desk_) desk_ = store_.open_desk(settings_);
-  CleanStep all;
   while (true) {
     const auto step = desk_->clean(request_of(options(), keyed_dead_stay_));
     if (!step.ok()) {
@@ -97,27 +97,37 @@ bool RetentionThread::clean(const std::stop_token& stop) {
       told_error_ = step.error;
       return false;
     }
-    all.processed += step.value.processed;
-    all.dead_lettered += step.value.dead_lettered;
-    all.attempts += step.value.attempts;
-    all.audit += step.value.audit;
-    all.orphans += step.value.orphans;
-    all.held = std::max(all.held, step.value.held);
+    untold_.processed += step.value.processed;
+    untold_.dead_lettered += step.value.dead_lettered;
+    untold_.attempts += step.value.attempts;
+    untold_.audit += step.value.audit;
+    untold_.orphans += step.value.orphans;
+    untold_.held = std::max(untold_.held, step.value.held);
     if (step.value.done || !rest(stop, step.value.rest, false)) break;
   }
   told_error_.clear();
-  if (all.removed() > 0) {
-    // With a term of 0 there would be one each second.
-    const LogLevel level = is_at_once(options()) ? LogLevel::debug : LogLevel::info;
-    const std::array<LogField, 6> fields{{{"processed", all.processed},
-                                          {"dead_lettered", all.dead_lettered},
-                                          {"attempts", all.attempts},
-                                          {"audit", all.audit},
-                                          {"orphans", all.orphans},
-                                          {"lock_held_seconds_max", all.held}}};
-    log_.write(level, "removed what was over its time", fields);
-  }
+  if (may_tell(options())) tell();
   return true;
+}
+
+// With a term of 0 there would be a line each second: those are summed up, and dead letters wait
+// least.
+bool RetentionThread::may_tell(const RetentionOptions& options) const {
+  if (!told_at_ || !is_at_once(options)) return true;
+  const Duration pause = untold_.dead_lettered > 0 ? kAfterDeadLetters : options.interval;
+  return std::chrono::steady_clock::now() - *told_at_ >= std::min(pause, options.interval);
+}
+
+void RetentionThread::tell() {
+  const CleanStep all = std::exchange(untold_, {});
+  if (all.removed() == 0) return;
+  told_at_ = std::chrono::steady_clock::now();
+  log_.info("removed what was over its time", {{"processed", all.processed},
+                                               {"dead_lettered", all.dead_lettered},
+                                               {"attempts", all.attempts},
+                                               {"audit", all.audit},
+                                               {"orphans", all.orphans},
+                                               {"lock_held_seconds_max", all.held}});
 }
 
 }  // namespace outbox

@@ -1,6 +1,7 @@
 // Removes what is over its time, now and then, on a connection and a thread of its own.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -39,6 +40,8 @@ class RetentionThread {
   bool clean(const std::stop_token& stop);
   bool rest(const std::stop_token& stop, Duration length, bool wakeable);
   RetentionOptions options();
+  bool may_tell(const RetentionOptions& options) const;
+  void tell();
   static Duration pause_after(bool cleaned, const RetentionOptions& options);
 
   const StoreBackend& store_;
@@ -47,6 +50,8 @@ class RetentionThread {
   Log& log_;
   std::unique_ptr<OutboxDesk> desk_;
   std::string told_error_;
+  CleanStep untold_;  // what was removed since the last line about it
+  std::optional<std::chrono::steady_clock::time_point> told_at_;
 
   std::mutex mutex_;  // guards the next two
   RetentionOptions options_;

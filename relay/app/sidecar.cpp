@@ -109,7 +109,7 @@ MetricsOptions Sidecar::metrics_options() const {
 }
 
 int Sidecar::run(Signals& signals) {
-  tell_ready();
+  tell_started();
   LoopEnd end;
   std::thread relay([&] {
     end = loop_.run(stop_.get_token());
@@ -124,14 +124,14 @@ int Sidecar::run(Signals& signals) {
   return tell_stopped(end);
 }
 
-void Sidecar::tell_ready() const {
+void Sidecar::tell_started() const {
   const std::string digest = digest_of(config_);
   std::vector<LogField> fields = {
       {"version", OUTBOX_VERSION}, {"http_port", server_.port()}, {"config_sha256", digest}};
   for (const auto& value : config_.values) {
     if (!value.text.empty()) fields.emplace_back(value.path, value.text);
   }
-  log_.write(LogLevel::info, "ready", fields);
+  log_.write(LogLevel::info, "started", fields);
   for (const auto& warning : config_.warnings) log_.warn(warning);
 }
 

@@ -41,7 +41,7 @@ class Sidecar {
 
  private:
   MetricsOptions metrics_options() const;
-  void tell_ready() const;
+  void tell_started() const;
   void wait_for_end(Signals& signals);
   void on_signal(int signal);
   void take_over(const Settings& settings);

@@ -160,8 +160,8 @@ TEST_CASE("demo: the relay's numbers are read from its metrics page") {
 
 TEST_CASE("demo: a line of the relay's log is shortened for people and tells the port") {
   const LogLine ready = read_log_line(
-      R"({"time":"2026-11-30T18:42:00.123Z","level":"info","msg":"ready","http_port":"4711"})");
-  CHECK(ready.text == "18:42:00 info  ready");
+      R"({"time":"2026-11-30T18:42:00.123Z","level":"info","msg":"started","http_port":"4711"})");
+  CHECK(ready.text == "18:42:00 info  started");
   CHECK(ready.http_port == 4711);
   const LogLine failed = read_log_line(
       R"({"time":"2026-11-30T18:42:00.123Z","level":"warn","msg":"m","reason":"r","messages":3})");

@@ -91,6 +91,14 @@ TEST_CASE("each event has the line that it deserves") {
         {"destination", "inbox"},
         {"will_retry", true},
         {"suppressed", 0}}},
+      {"a failed attempt at where the broker's URL itself leads",
+       [&](RelayObserver& o) {
+         o.on_delivery({.message = &message,
+                        .destination = "",
+                        .outcome = Outcome::transport,
+                        .reason = "connection refused"});
+       },
+       {{"destination", "(broker's own)"}}},
       {"the circuit opens",
        [](RelayObserver& o) {
          o.on_circuit(
@@ -273,7 +281,8 @@ TEST_CASE_FIXTURE(ObserverFixture, "isolated, fenced and taken-over rows are tol
   CHECK(said[2]["leases"] == 4);
 }
 
-TEST_CASE_FIXTURE(ObserverFixture, "a probe tells the backlog, its age by now and the next probe") {
+TEST_CASE_FIXTURE(ObserverFixture,
+                  "a probe tells the backlog, when that was sampled, and the next probe") {
   observer.on_probe();
   REQUIRE(lines.size() == 1);
   CHECK_FALSE(lines[0].contains("backlog"));
@@ -291,7 +300,8 @@ TEST_CASE_FIXTURE(ObserverFixture, "a probe tells the backlog, its age by now an
   const auto said = take();
   REQUIRE(said.size() == 1);
   CHECK(said[0]["backlog"] == 10);
-  CHECK(said[0]["oldest_age_seconds"] == 65.0);
+  CHECK(said[0]["oldest_age_seconds"] == 60.0);
+  CHECK(said[0]["backlog_sampled_seconds_ago"] == 5.0);
   CHECK(said[0]["next_probe_seconds"] == 14.5);
   CHECK(said[0]["msg"].get<std::string>().find("probe") != std::string::npos);
 }

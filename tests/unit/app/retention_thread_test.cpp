@@ -78,6 +78,29 @@ TEST_CASE_FIXTURE(RetentionFixture, "a clean-up is told once, with all that its 
 }
 
 TEST_CASE_FIXTURE(RetentionFixture,
+                  "with a term of nothing, one line tells what many clean-ups removed") {
+  options.processed = 0s;
+  options.interval = 1h;
+  Answer<CleanStep> dead = removing(1);
+  dead.value.dead_lettered = 2;
+  dead.value.done = true;
+  Answer<CleanStep> more = dead;
+  more.value.dead_lettered = 0;
+  script = {dead, more, more};
+  {
+    // New terms begin a clean-up each time, so that no second has to pass.
+    RetentionThread thread(store, {}, options, true, log);
+    for (std::size_t cleaned = 1; cleaned <= 3; ++cleaned) {
+      thread.set(options);
+      REQUIRE(wait_for([&] { return requests.size() >= cleaned; }));
+    }
+  }
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].find("\"dead_lettered\":2") != std::string::npos);
+  CHECK(lines[1].find("\"processed\":2") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(RetentionFixture,
                   "a clean-up that fails is told once for each reason, and tried again") {
   Answer<CleanStep> failure;
   failure.error = "no such table";

@@ -28,6 +28,7 @@ struct AdoptionCount {
   std::uint64_t taken = 0;
   std::uint64_t skipped = 0;
   std::uint64_t unknown = 0;  // of both, rows whose time is not known
+  std::uint64_t others = 0;   // neither: in a state that the relay does not know
 };
 
 // A table that looks like an outbox.

@@ -49,6 +49,10 @@ void print_proposal(const StoreSettings& settings, const TableProposal& proposal
   print(fmt::format("# rows that would be sent: {}{}\n", proposal.waiting,
                     proposal.examples.empty() ? "" : "; the first:"));
   for (const Message& message : proposal.examples) print_example(message);
+  if (proposal.waiting > 0) {
+    print(
+        "# old ones are sent only once `outbox-relay adopt` has said what is to become of them\n");
+  }
 }
 
 }  // namespace
@@ -88,6 +92,10 @@ AdoptionOrder order_of(const AdoptOptions& options) {
   return order;
 }
 
+std::string stand(std::uint64_t rows) {
+  return counted(rows, "row") + (rows == 1 ? " stands" : " stand");
+}
+
 // What is wrong with the question; empty if nothing.
 std::string mistake(const AdoptOptions& options, const StoreSettings& settings) {
   const int answers =
@@ -95,7 +103,10 @@ std::string mistake(const AdoptOptions& options, const StoreSettings& settings) 
   if (answers != 1) {
     return "say what is to become of old rows: one of --all, --since TIME, --skip-older";
   }
-  if (settings.preset == "relay") {
+  if (options.all && options.unknown != UnknownAge::ask) {
+    return "--all sends rows of unknown age, too: --unknown goes with --since or --skip-older";
+  }
+  if (!settings.foreign()) {
     return "the preset is 'relay': the relay's own table needs no adoption; for another one say "
            "--preset (outbox-relay mapping detect proposes one)";
   }
@@ -123,6 +134,15 @@ int adopt_table(const Config& config, const Backends& backends, const AdoptOptio
                     counted(done.value.unknown, "row")));
     return kFailed;
   }
+  const bool nothing = done.value.taken + done.value.skipped == 0 && done.value.others > 0;
+  if (done.ok() && nothing && !options.leave_others) {
+    say(
+        fmt::format("no row is to be sent, and {} in states that the relay does not know: that "
+                    "looks like a mistake in store.states or store.columns.status (outbox-relay "
+                    "doctor shows them); --leave-others begins all the same",
+                    stand(done.value.others)));
+    return kFailed;
+  }
   if (done.ok() && !options.dry_run) {
     order.dry_run = false;
     done = adopt(settings, order);
@@ -130,6 +150,10 @@ int adopt_table(const Config& config, const Backends& backends, const AdoptOptio
   if (!done.ok()) return tell_failure(done);
   print(fmt::format("{} {}, {} skipped\n", counted(done.value.taken, "row"),
                     options.dry_run ? "would be sent" : "to be sent", done.value.skipped));
+  if (done.value.others > 0) {
+    say(fmt::format("{} in states that the relay does not know, and left alone",
+                    stand(done.value.others)));
+  }
   return kDone;
 }
 

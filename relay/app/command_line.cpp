@@ -204,20 +204,17 @@ class CommandLine {
     command->add_flag("--all", adopt_.all, "send all of them");
     command
         ->add_option_function<std::string>(
-            "--since",
-            [this](const std::string& text) {
-              adopt_.since = parse_instant(text);
-              if (adopt_.since) return;
-              usage_mistake(fmt::format("--since {}: write a time such as 2026-11-30T18:00:00Z",
-                                        printable(text)));
-            },
-            "send those of events since then, leave the others alone")
-        ->type_name("TIME");
+            "--since", [this](const std::string& text) { adopt_.since = parse_instant(text); },
+            "send those of events since then, or since so long ago; leave the others alone")
+        ->type_name("TIME")
+        ->transform(as_time);
     command->add_flag("--skip-older", adopt_.skip_older,
                       "leave those alone that are older than an hour");
     command->add_option("--unknown", adopt_.unknown, "send or skip rows whose age is not known")
         ->type_name("WHAT")
         ->transform(one_of<UnknownAge>({{"send", UnknownAge::send}, {"skip", UnknownAge::skip}}));
+    command->add_flag("--leave-others", adopt_.leave_others,
+                      "begin although all rows are in states that nobody knows");
     command->add_flag("--dry-run", adopt_.dry_run, "only count");
     add_reason(*command, adopt_.reason);
     on_chosen(command, {.store = true},

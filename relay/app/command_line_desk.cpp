@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <regex>
 
 #include "relay/app/command_options.h"
-#include "relay/app/log.h"
 #include "relay/app/printable.h"
 #include "relay/app/units.h"
 
@@ -50,20 +48,6 @@ std::string order_reason_defect(const std::string& text) {
       "--reason is why you give the order; to choose dead letters that died so: "
       "--dead-reason {}",
       text);
-}
-
-// A time as it stands, or how long ago it was.
-std::string as_time(const std::string& text) {
-  static const std::regex form(
-      R"(\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?)");
-  if (std::regex_match(text, form)) return text;
-  const auto ago = parse_duration(text);
-  if (!ago.ok()) {
-    throw CLI::ValidationError(
-        fmt::format("{}: write how long ago, such as 2h, or a time, such as 2026-11-30T18:00:00Z",
-                    printable(text)));
-  }
-  return format_time(std::chrono::system_clock::now() - ago.value);
 }
 
 }  // namespace

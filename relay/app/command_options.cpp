@@ -1,6 +1,25 @@
 #include "relay/app/command_options.h"
 
+#include <chrono>
+#include <regex>
+
+#include "relay/app/log.h"
+#include "relay/app/units.h"
+
 namespace outbox {
+
+std::string as_time(const std::string& text) {
+  static const std::regex form(
+      R"(\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?)");
+  if (std::regex_match(text, form)) return text;
+  const auto ago = parse_duration(text);
+  if (!ago.ok()) {
+    throw CLI::ValidationError(
+        fmt::format("{}: write how long ago, such as 2h, or a time, such as 2026-11-30T18:00:00Z",
+                    printable(text)));
+  }
+  return format_time(std::chrono::system_clock::now() - ago.value);
+}
 
 void add_output(CLI::App& command, OutputFormat& output, Lines lines) {
   std::vector<std::pair<std::string, OutputFormat>> formats = {{"table", OutputFormat::table},

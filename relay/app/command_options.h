@@ -34,6 +34,9 @@ CLI::Validator one_of(const std::vector<std::pair<std::string, Value>>& values) 
   return CLI::Validator(read, fmt::format("{{{}}}", fmt::join(names, ",")), "");
 }
 
+// A transform: a time as it stands, or, for how long ago it was, the time.
+std::string as_time(const std::string& text);
+
 // -o, --output: how the command writes its data; as lines only where there are many objects.
 enum class Lines { no, yes };
 void add_output(CLI::App& command, OutputFormat& output, Lines lines);

@@ -95,6 +95,7 @@ struct AdoptOptions {
   bool skip_older = false;  // than an hour
   std::optional<std::chrono::sys_time<std::chrono::milliseconds>> since;
   UnknownAge unknown = UnknownAge::ask;
+  bool leave_others = false;  // begin although there are only rows in unknown states
   bool dry_run = false;
   std::string reason;
 };

@@ -94,6 +94,8 @@ constexpr auto kKeys = std::to_array<ConfigKey>({
      to<kStore, &StoreSettings::columns>, "Columns that differ from the preset's."},
     {"store.states", Kind::text_map, "{}", "", "", "pending|failed|processed|deadLettered",
      to<kStore, &StoreSettings::states>, "State values that differ from the preset's."},
+    {"store.guids", Kind::choice, "", "", "", "|dotnet|plain", to<kStore, &StoreSettings::guids>,
+     "In which order ids of 16 bytes are read. Empty: as the preset says."},
     {"store.times", Kind::choice, "", "", "", "|iso|sql|seconds|milliseconds|ticks",
      to<kStore, &StoreSettings::times>, "How the table writes times; empty: as the preset says."},
     {"store.createRelayTables", Kind::boolean, "true", "", "", "",

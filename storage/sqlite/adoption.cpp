@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
@@ -66,22 +68,25 @@ class OpenRows {
   std::int64_t place_ = INT64_MIN;
 };
 
-// What decides which rows are to be sent, and as what, and by what they are known.
-std::string signature(const Mapping& mapping) {
+// What decides which rows are to be sent, and as what, and by what they are known: by the names of
+// the settings.
+using Signature = std::map<std::string, std::string>;
+
+Signature signature(const Mapping& mapping) {
   const Columns& c = mapping.columns;
   const States& s = mapping.states;
-  return fmt::format(
-      "{}id={} type={} payload={} status={} processedAt={} pending={} failed={} "
-      "processed={} deadLettered={}",
-      c.sequence.empty() ? "" : fmt::format("sequence={} ", c.sequence), c.id, c.event_type,
-      c.payload, c.status, c.processed_on, s.pending, s.failed, s.processed, s.dead_lettered);
+  return {{"columns.sequence", c.sequence},    {"columns.id", c.id},
+          {"columns.eventType", c.event_type}, {"columns.payload", c.payload},
+          {"columns.status", c.status},        {"columns.processedAt", c.processed_on},
+          {"states.pending", s.pending},       {"states.failed", s.failed},
+          {"states.processed", s.processed},   {"states.deadLettered", s.dead_lettered}};
 }
 
 void write_down(Connection& connection, const Mapping& mapping) {
   Query note(connection.database(),
              "INSERT OR REPLACE INTO outbox_relay_meta (outbox, name, value) "
              "VALUES (?1, 'adopted', ?2)");
-  note.run(mapping.table, signature(mapping));
+  note.run(mapping.table, nlohmann::json(signature(mapping)).dump());
 }
 
 std::optional<OpenRow> first_old_row(Connection& connection, const Sql& sql, WallTime now) {
@@ -141,6 +146,29 @@ void audit(Connection& connection, const std::string& outbox, const AdoptionOrde
                                  order.reason)));
 }
 
+// Rows that the relay would leave alone for ever.
+std::uint64_t count_others(Connection& connection, const Sql& sql) {
+  Query query(connection.database(), fmt::format("SELECT count(*) FROM {} AS o WHERE {} IS NULL",
+                                                 sql.table(), sql.state_name()));
+  auto rows = query.rows();
+  return rows.next() ? static_cast<std::uint64_t>(rows.integer(0)) : 0;
+}
+
+// What of the mapping is not as it was written down, and how it would be so again.
+std::string difference(const Signature& before, const Signature& now) {
+  std::vector<std::string> settings;
+  for (const auto& [name, value] : before) {
+    const auto found = now.find(name);
+    if (found == now.end() || found->second != value) {
+      settings.push_back(fmt::format("store.{}: {}", name, literal(value)));
+    }
+  }
+  for (const auto& [name, value] : now) {
+    if (!before.contains(name)) settings.push_back(fmt::format("store.{}: \"\"", name));
+  }
+  return fmt::format("{}", fmt::join(settings, ", "));
+}
+
 }  // namespace
 
 Adopted adopted(Connection& connection, const Mapping& mapping) {
@@ -148,10 +176,11 @@ Adopted adopted(Connection& connection, const Mapping& mapping) {
              "SELECT value FROM outbox_relay_meta WHERE outbox = ?1 AND name = 'adopted'");
   auto rows = find.rows(mapping.table);
   if (!rows.next()) return {Adopted::Answer::no, {}};
-  const std::string before = rows.text(0);
-  const std::string now = signature(mapping);
+  const auto written = nlohmann::json::parse(rows.text(0), nullptr, false);
+  const Signature before = written.is_object() ? written.get<Signature>() : Signature{};
+  const Signature now = signature(mapping);
   if (before == now) return {Adopted::Answer::yes, {}};
-  return {Adopted::Answer::as_another, fmt::format("{}; before: {}", now, before)};
+  return {Adopted::Answer::as_another, difference(before, now)};
 }
 
 void require_adoption(Connection& connection, const Sql& sql, const Clocks& clocks) {
@@ -161,9 +190,9 @@ void require_adoption(Connection& connection, const Sql& sql, const Clocks& cloc
   if (before.answer == Adopted::Answer::yes) return;
   if (before.answer == Adopted::Answer::as_another) {
     throw Unusable(fmt::format(
-        "the columns or states of the table {} in {} are other ones than the relay began with "
-        "({}), so that rows may be taken for others: name them in store.columns, or say what is "
-        "to become of the rows with outbox-relay adopt",
+        "the columns or states of the table {} in {} are other ones than the relay began with, so "
+        "that rows may be taken for others: to go on as before, set {}; else say what is to become "
+        "of the rows with outbox-relay adopt",
         outbox, connection.path(), before.difference));
   }
   if (const auto old = first_old_row(connection, sql, clocks.wall())) {
@@ -182,6 +211,7 @@ AdoptionCount adopt(Connection& connection, const Sql& sql, const AdoptionOrder&
                     const Clocks& clocks) {
   const std::string& outbox = sql.mapping().table;
   AdoptionCount count;
+  count.others = count_others(connection, sql);
   OpenRows open(connection, sql);
   SideRows side_rows(connection, outbox, clocks);
   Marker marker(connection, sql, side_rows);

@@ -11,8 +11,8 @@
 
 namespace outbox::sqlite {
 
-// Whether the relay has begun on a foreign table, and if it did under another mapping, what
-// differs.
+// Whether the relay has begun on a foreign table, and if it did under another mapping, the settings
+// that would bring that back.
 struct Adopted {
   enum class Answer { no, yes, as_another };
   Answer answer = Answer::no;

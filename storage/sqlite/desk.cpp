@@ -6,24 +6,29 @@
 
 #include "storage/sqlite/identifiers.h"
 #include "storage/sqlite/schema.h"
+#include "storage/sqlite/schema_gaps.h"
 #include "storage/sqlite/settler.h"
 
 namespace outbox::sqlite {
 namespace {
 
-Mapping prepare(Connection& connection, const Mapping& wanted) {
+Mapping prepare(Connection& connection, const Mapping& wanted, Desk::Tables tables) {
   Mapping mapping = require_outbox(connection, wanted);
-  require_relay_tables(connection, false);
+  if (tables == Desk::Tables::looked_at) {
+    prepare_to_look(connection, mapping);
+  } else {
+    require_relay_tables(connection, tables == Desk::Tables::made);
+  }
   return mapping;
 }
 
 }  // namespace
 
 Desk::Desk(const std::string& path, const Mapping& mapping, const Clocks& clocks_used,
-           std::chrono::milliseconds patience)
+           std::chrono::milliseconds patience, Tables tables)
     : clocks(clocks_used),
       connection(path, patience),
-      sql(connection, prepare(connection, mapping)),
+      sql(connection, prepare(connection, mapping, tables)),
       outbox(sql.mapping().table),
       side_rows(connection, outbox, clocks),
       times(connection, sql.mapping().times),
@@ -38,7 +43,7 @@ void Desk::want(const std::vector<std::string>& ids) {
   Query insert(database, "INSERT INTO temp.outbox_relay_wanted (id) VALUES (?1)");
   for (const std::string& id : ids) {
     insert.run(id);
-    if (auto guid = guid_bytes(id)) insert.run(Blob{std::move(*guid)});
+    if (auto guid = guid_bytes(id, sql.mapping().guids)) insert.run(Blob{std::move(*guid)});
     if (auto bytes = hex_bytes(id)) {
       insert.run(*bytes);
       insert.run(Blob{std::move(*bytes)});

@@ -16,8 +16,12 @@ namespace outbox::sqlite {
 // Confined to one thread. Opening throws Unusable or SQLite::Exception, and so may all that is done
 // with it.
 struct Desk {
+  // The relay's own tables: who only looks needs none, and makes none; who writes makes those that
+  // are missing, if the settings allow it.
+  enum class Tables { looked_at, needed, made };
+
   Desk(const std::string& path, const Mapping& mapping, const Clocks& clocks_used,
-       std::chrono::milliseconds patience);
+       std::chrono::milliseconds patience, Tables tables);
 
   // Records what an operator did, to one row or to all of them. Inside a write transaction.
   struct Deed {

@@ -63,7 +63,7 @@ std::vector<FoundDead> find_dead(Desk& desk, const DeadLetterFilter& filter, std
     FoundDead found;
     found.place = rows.integer(0);
     found.key = rows.value(1).value_or(Value{});
-    found.letter.id = rendered_id(rows, 2);
+    found.letter.id = rendered_id(rows, 2, desk.sql.mapping().guids);
     found.letter.event_type = rows.text(3);
     found.letter.ordering_key = rows.text(4);
     found.letter.reason = rows.text(5);

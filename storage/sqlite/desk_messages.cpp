@@ -45,7 +45,7 @@ std::string summary_columns(const Sql& sql) {
 
 MessageSummary read_summary(Desk& desk, const Query::Rows& rows) {
   MessageSummary summary;
-  summary.id = rendered_id(rows, 1);
+  summary.id = rendered_id(rows, 1, desk.sql.mapping().guids);
   summary.event_type = rows.text(2);
   summary.ordering_key = rows.text(3);
   summary.state = state_named(rows.text(4));

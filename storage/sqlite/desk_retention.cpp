@@ -118,7 +118,7 @@ struct Cleaner::Seen {
 
 struct Cleaner::Work {
   Work(const std::string& path, const Mapping& mapping, const Clocks& clocks)
-      : desk(path, mapping, clocks, std::chrono::milliseconds{0}),
+      : desk(path, mapping, clocks, std::chrono::milliseconds{0}, Desk::Tables::needed),
         schema_version(desk.connection.schema_version()),
         data_version(desk.connection.data_version()) {
     // A deletion that a power cut undoes is made again. Waiting for the disk would only keep the
@@ -160,7 +160,8 @@ std::vector<Cleaner::Seen> Cleaner::Work::look(const Value& after) {
       const std::string since = rows.text(3);
       if (!since.empty()) one.since = parse_time(since);
       odd.push_back(one.since ? std::string{} : since);
-      if (rows.size() > kEventIdColumn) one.event_id = rendered_id(rows, kEventIdColumn);
+      if (rows.size() > kEventIdColumn)
+        one.event_id = rendered_id(rows, kEventIdColumn, desk.sql.mapping().guids);
     }
   }
   for (std::size_t index = 0; index < seen.size(); ++index) {

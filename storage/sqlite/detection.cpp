@@ -20,8 +20,12 @@ constexpr std::size_t kWaitingMax = 1'000'000;
 
 struct Fit {
   Mapping mapping;
-  std::size_t columns = 0;  // of the preset that the table has
-  std::string problem;
+  std::size_t columns = 0;  // of the preset that the table has; 0: it lacks some that it needs
+  std::string problem;      // why the table can't be used so
+
+  bool better_than(const Fit& other) const {
+    return std::pair(problem.empty(), columns) > std::pair(other.problem.empty(), other.columns);
+  }
 };
 
 std::size_t count_columns(const Mapping& mapping) {
@@ -37,22 +41,23 @@ Fit fit(Connection& connection, StoreSettings settings, const std::string& table
   settings.preset = preset;
   try {
     result.mapping = mapping_of(settings);
+    result.columns = count_columns(resolved(result.mapping, columns_of(connection, table)));
     result.mapping = require_outbox(connection, result.mapping);
-    result.columns = count_columns(result.mapping);
   } catch (const std::exception& error) {
     result.problem = error.what();
   }
   return result;
 }
 
-// The preset of which the table has most.
+// The preset that the table can be used with, and of which it has most; else the one of which it
+// has all columns that are needed.
 std::optional<Fit> best_fit(Connection& connection, const StoreSettings& settings,
                             const std::string& table) {
   std::optional<Fit> best;
   for (const std::string& preset : preset_names()) {
     Fit candidate = fit(connection, settings, table, preset);
-    if (!candidate.problem.empty()) continue;
-    if (!best || candidate.columns > best->columns) best = std::move(candidate);
+    if (candidate.columns == 0) continue;
+    if (!best || candidate.better_than(*best)) best = std::move(candidate);
   }
   return best;
 }
@@ -114,14 +119,16 @@ std::string unit_of_times(Connection& connection, const Sql& sql) {
 TableProposal propose(Connection& connection, StoreSettings settings, const Fit& fit,
                       const Clocks& clocks) {
   TableProposal proposal;
+  proposal.table = fit.mapping.table;
+  proposal.preset = fit.mapping.preset;
+  proposal.problem = fit.problem;
+  if (!fit.problem.empty()) return proposal;
   const std::string unit = unit_of_times(connection, Sql(connection, fit.mapping));
   if (!unit.empty()) settings.times = unit;
   proposal.times = settings.times;
   settings.table = fit.mapping.table;
   settings.preset = fit.mapping.preset;
   const Sql sql(connection, require_outbox(connection, mapping_of(settings)));
-  proposal.table = fit.mapping.table;
-  proposal.preset = fit.mapping.preset;
   for (const ColumnChoice& choice : fit.mapping.choices) {
     const std::string& name = fit.mapping.columns.*choice.column;
     if (!name.empty()) proposal.columns.emplace_back(choice.key, name);
@@ -138,6 +145,14 @@ TableProposal explain(Connection& connection, const StoreSettings& settings,
   proposal.table = table;
   proposal.preset = settings.preset;
   proposal.problem = fit(connection, settings, table, settings.preset).problem;
+  if (settings.foreign() || proposal.problem.empty()) return proposal;
+  std::vector<std::string> names;
+  for (const TableColumn& column : columns_of(connection, table)) names.push_back(column.name);
+  if (names.empty()) return proposal;
+  proposal.problem = fmt::format(
+      "the table {} has what is needed of no preset: name in store.columns what is called "
+      "otherwise, with the store.preset that comes nearest; it has {}",
+      table, fmt::join(names, ", "));
   return proposal;
 }
 
@@ -153,7 +168,7 @@ std::vector<TableProposal> detect(Connection& connection, const StoreSettings& s
     if (auto found = best_fit(connection, settings, table)) fits.push_back(std::move(*found));
   }
   std::stable_sort(fits.begin(), fits.end(),
-                   [](const Fit& one, const Fit& other) { return one.columns > other.columns; });
+                   [](const Fit& one, const Fit& other) { return one.better_than(other); });
   std::vector<TableProposal> proposals;
   for (const Fit& one : fits) {
     proposals.push_back(propose(connection, settings, one, clocks));

@@ -43,14 +43,15 @@ bool may(const std::string& path, int what) {
   return ::faccessat(AT_FDCWD, path.c_str(), what, AT_EACCESS) == 0;
 }
 
-void add_missing(const std::string& path, Findings& findings) {
+void add_missing(const std::string& path, bool foreign, Findings& findings) {
   findings.push_back({.severity = Severity::error,
                       .code = "database_missing",
                       .what = fmt::format("There is no file {}.", path),
                       .why = "The relay waits for the application to create it, and delivers "
                              "nothing until then.",
-                      .fix_kind = FixKind::command,
-                      .fix = "outbox-relay init --apply",
+                      .fix_kind = foreign ? FixKind::advice : FixKind::command,
+                      .fix = foreign ? "Correct store.url, or let the application create it."
+                                     : "outbox-relay init --apply",
                       .unreachable = true});
 }
 
@@ -193,7 +194,7 @@ bool check_place(const StoreSettings& settings, Findings& findings) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) {
-      add_missing(path, findings);
+      add_missing(path, settings.foreign(), findings);
     } else {
       findings.push_back(unreachable_file(path, errno));
     }

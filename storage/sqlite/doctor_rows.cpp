@@ -70,32 +70,47 @@ void with_limit(Connection& connection, const char* about, Findings& findings, c
   }
 }
 
+// Sets their state, but for those that were sent as far as the table tells.
+std::string take_in_sql(const Sql& sql, const std::vector<std::string>& states, bool with_null) {
+  const Columns& c = sql.mapping().columns;
+  const std::string status = quoted(c.status);
+  std::string which;
+  if (!states.empty()) which = fmt::format("{} IN ({})", status, fmt::join(states, ", "));
+  if (with_null) which += fmt::format("{}{} IS NULL", which.empty() ? "" : " OR ", status);
+  const std::string unsent =
+      c.processed_on.empty() ? "" : fmt::format(" AND {} IS NULL", quoted(c.processed_on));
+  return fmt::format("UPDATE {} SET {} = {} WHERE ({}){};  -- if they are to go out", sql.table(),
+                     status, sql.state_literal(sql.mapping().states.pending), which, unsent);
+}
+
 void check_states(Connection& connection, const Sql& sql, Findings& findings) {
   const std::string name_of_status = sql.mapping().columns.status;
   if (name_of_status.empty()) return;
   Query query(connection.database(),
-              fmt::format("SELECT {0}, count(*) FROM {1} AS o WHERE {2} IS NULL GROUP BY 1 "
-                          "ORDER BY 2 DESC LIMIT {3}",
+              fmt::format("SELECT quote({0}), count(*), {0} IS NULL FROM {1} AS o "
+                          "WHERE {2} IS NULL GROUP BY 1 ORDER BY 2 DESC LIMIT {3}",
                           sql.column(name_of_status), sql.table(), sql.state_name(), kNamed));
-  std::string seen;
-  std::string names;
+  std::vector<std::string> seen;
+  std::vector<std::string> names;
+  bool with_null = false;
   auto rows = query.rows();
   while (rows.next()) {
-    const std::string name = literal(rows.text(0));
-    seen += fmt::format("{}{} ({})", seen.empty() ? "" : ", ", name, rows.integer(1));
-    names += (names.empty() ? "" : ", ") + name;
+    seen.push_back(fmt::format("{} ({})", rows.text(0), rows.integer(1)));
+    if (rows.integer(2) != 0) {
+      with_null = true;
+    } else {
+      names.push_back(rows.text(0));
+    }
   }
   if (seen.empty()) return;
   findings.push_back(
       {.severity = Severity::warning,
        .code = "unknown_state",
        .what = fmt::format("Rows of {} have states that the relay does not know: {}.",
-                           sql.mapping().table, seen),
+                           sql.mapping().table, fmt::join(seen, ", ")),
        .why = "It leaves such rows alone: they are never delivered.",
        .fix_kind = FixKind::sql,
-       .fix = fmt::format("UPDATE {0} SET {1} = {2} WHERE {1} IN ({3});  -- if they are to go out",
-                          sql.table(), quoted(name_of_status),
-                          sql.state_literal(sql.mapping().states.pending), names)});
+       .fix = take_in_sql(sql, names, with_null)});
 }
 
 void check_keys(Connection& connection, const Sql& sql, Findings& findings) {
@@ -327,15 +342,16 @@ Finding not_adopted(const Mapping& mapping, std::uint64_t old, bool ageless) {
 }
 
 Finding adopted_as_another(const Mapping& mapping, const std::string& difference) {
-  return {.severity = Severity::error,
-          .code = "adopted_otherwise",
-          .what = fmt::format("The columns or states of {} are other ones than the relay began "
-                              "with: {}.",
-                              mapping.table, difference),
-          .why = "Rows might be taken for others: the relay refuses to go on.",
-          .fix =
-              "Name the columns of before in store.columns; or say what is to become of the "
-              "rows as they are now with `outbox-relay adopt`."};
+  return {
+      .severity = Severity::error,
+      .code = "adopted_otherwise",
+      .what = fmt::format("The columns or states of {} are other ones than the relay began "
+                          "with.",
+                          mapping.table),
+      .why = "Rows might be taken for others: the relay refuses to go on.",
+      .fix = fmt::format("To go on as before, set {}; else say what is to become of the rows as "
+                         "they are now with `outbox-relay adopt`.",
+                         difference)};
 }
 
 }  // namespace

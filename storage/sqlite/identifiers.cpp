@@ -13,9 +13,14 @@
 namespace outbox::sqlite {
 namespace {
 
-// Which byte comes when.
-constexpr std::array<std::size_t, 16> kGuidOrder{3, 2, 1,  0,  5,  4,  7,  6,
-                                                 8, 9, 10, 11, 12, 13, 14, 15};
+constexpr std::size_t kGuidBytes = 16;
+
+// Which byte comes as the `index`th in the text.
+std::size_t guid_byte(std::size_t index, GuidOrder order) {
+  constexpr std::array<std::size_t, kGuidBytes> dotnet{3, 2, 1,  0,  5,  4,  7,  6,
+                                                       8, 9, 10, 11, 12, 13, 14, 15};
+  return order == GuidOrder::dotnet ? dotnet.at(index) : index;
+}
 
 std::optional<std::string> from_hex(std::string_view digits) {
   if (digits.size() % 2 != 0) return std::nullopt;
@@ -32,24 +37,24 @@ std::optional<std::string> from_hex(std::string_view digits) {
 }  // namespace
 
 // A hyphen stands after the 4th, 6th, 8th and 10th byte.
-std::optional<std::string> guid_text(std::string_view bytes) {
-  if (bytes.size() != kGuidOrder.size()) return std::nullopt;
+std::optional<std::string> guid_text(std::string_view bytes, GuidOrder order) {
+  if (bytes.size() != kGuidBytes) return std::nullopt;
   std::string text;
-  for (std::size_t i = 0; i < kGuidOrder.size(); ++i) {
+  for (std::size_t i = 0; i < kGuidBytes; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += fmt::format("{:02x}", static_cast<unsigned char>(bytes[kGuidOrder.at(i)]));
+    text += fmt::format("{:02x}", static_cast<unsigned char>(bytes[guid_byte(i, order)]));
   }
   return text;
 }
 
-std::optional<std::string> guid_bytes(std::string_view text) {
+std::optional<std::string> guid_bytes(std::string_view text, GuidOrder order) {
   std::string digits;
   std::copy_if(text.begin(), text.end(), std::back_inserter(digits),
                [](char letter) { return letter != '-'; });
   const auto as_written = from_hex(digits);
-  if (!as_written || as_written->size() != kGuidOrder.size()) return std::nullopt;
-  std::string bytes(kGuidOrder.size(), '\0');
-  for (std::size_t i = 0; i < kGuidOrder.size(); ++i) bytes[kGuidOrder.at(i)] = (*as_written)[i];
+  if (!as_written || as_written->size() != kGuidBytes) return std::nullopt;
+  std::string bytes(kGuidBytes, '\0');
+  for (std::size_t i = 0; i < kGuidBytes; ++i) bytes[guid_byte(i, order)] = (*as_written)[i];
   return bytes;
 }
 
@@ -74,8 +79,7 @@ void fingerprint(sqlite3_context* context, int, sqlite3_value** values) {
   const std::string_view text = bytes == nullptr
                                     ? std::string_view()
                                     : std::string_view(static_cast<const char*>(bytes), size);
-  const auto guid = is_blob ? guid_text(text) : std::nullopt;
-  sqlite3_result_int64(context, guid ? fingerprint_of_id(*guid) : fingerprint_of_id(text));
+  sqlite3_result_int64(context, fingerprint_of_id(text));
 }
 
 }  // namespace
@@ -87,10 +91,10 @@ void add_fingerprint_function(sqlite3* connection) {
   if (result != SQLITE_OK) throw SQLite::Exception(connection, result);
 }
 
-std::string rendered_id(const Query::Rows& rows, int index) {
+std::string rendered_id(const Query::Rows& rows, int index, GuidOrder order) {
   std::string text = rows.text(index);
   const bool is_blob = rows.column(index).isBlob();
-  if (is_blob) return guid_text(text).value_or(hex_text(text));
+  if (is_blob) return guid_text(text, order).value_or(hex_text(text));
   const bool readable = is_utf8(text) && text.find('\0') == std::string::npos;
   return readable ? text : hex_text(text);
 }

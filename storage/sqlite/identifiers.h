@@ -7,16 +7,16 @@
 #include <string>
 #include <string_view>
 
+#include "storage/sqlite/mapping.h"
 #include "storage/sqlite/query.h"
 
 namespace outbox::sqlite {
 
-// A GUID of 16 bytes in .NET's order (the first three fields little-endian), as .NET writes it:
-// lower-case, with hyphens. Nothing for another number of bytes.
-std::optional<std::string> guid_text(std::string_view bytes);
+// A GUID of 16 bytes as a text: lower-case, with hyphens. Nothing for another number of bytes.
+std::optional<std::string> guid_text(std::string_view bytes, GuidOrder order);
 
 // The other way round; nothing if the text is no such thing.
-std::optional<std::string> guid_bytes(std::string_view text);
+std::optional<std::string> guid_bytes(std::string_view text, GuidOrder order);
 
 // x'00ff', and the other way round; nothing if the text is no such thing.
 std::string hex_text(std::string_view bytes);
@@ -24,10 +24,10 @@ std::optional<std::string> hex_bytes(std::string_view text);
 
 // The column's value as an id, however the table keeps it. What is neither a GUID nor a readable
 // text comes in hexadecimal.
-std::string rendered_id(const Query::Rows& rows, int index);
+std::string rendered_id(const Query::Rows& rows, int index, GuidOrder order);
 
-// Makes kFingerprintFunction known to SQL on this connection: of an id, however the table keeps it,
-// the fingerprint that a row's handle has.
+// Makes kFingerprintFunction known to SQL on this connection: of an id, byte by byte as the table
+// keeps it, the fingerprint that a row's handle has.
 void add_fingerprint_function(sqlite3* connection);
 inline constexpr const char* kFingerprintFunction = "outbox_relay_fingerprint";
 

@@ -110,6 +110,12 @@ TimeFormat time_format(const std::string& name) {
       fmt::format("store.times: '{}' is none of iso, sql, seconds, milliseconds, ticks", name));
 }
 
+GuidOrder guid_order(const std::string& name) {
+  if (name == "dotnet") return GuidOrder::dotnet;
+  if (name == "plain") return GuidOrder::plain;
+  throw SettingsError(fmt::format("store.guids: '{}' is none of dotnet, plain", name));
+}
+
 void check_states(const Mapping& mapping) {
   const States& s = mapping.states;
   std::vector<std::string> values;
@@ -249,6 +255,7 @@ Mapping mapping_of(const StoreSettings& settings) {
   for (const auto& [key, name] : settings.columns) override_column(mapping, key, name);
   for (const auto& [key, value] : settings.states) override_state(mapping, key, value);
   if (!settings.times.empty()) mapping.times = time_format(settings.times);
+  if (!settings.guids.empty()) mapping.guids = guid_order(settings.guids);
   for (const ColumnChoice& choice : mapping.choices) {
     mapping.columns.*choice.column = choice.names.front();
   }

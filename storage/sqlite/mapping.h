@@ -51,6 +51,12 @@ enum class TimeFormat {
   ticks,         // of 100 ns, since the year 1 (.NET)
 };
 
+// How a GUID stands in 16 bytes.
+enum class GuidOrder {
+  dotnet,  // the first three fields little-endian, as .NET writes them
+  plain,   // as the text reads (RFC 9562)
+};
+
 // The columns of a table, as it was found.
 struct TableColumn {
   std::string name;
@@ -74,6 +80,7 @@ struct Mapping {
   Columns columns;
   States states;
   TimeFormat times = TimeFormat::iso;
+  GuidOrder guids = GuidOrder::dotnet;
   bool numeric_status = false;  // states are numbers
   std::string order;            // the rowid under a name that the table leaves it; rises by insert
   bool stateless = false;       // rows have no state of their own; else a table without is refused

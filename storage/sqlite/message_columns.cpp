@@ -59,7 +59,7 @@ std::string required(const Query::Rows& rows, int index, const std::string& colu
 // Other tables may keep a GUID as its bytes.
 std::optional<std::string> guid(const Query::Rows& rows, int index, const Mapping& mapping) {
   if (!mapping.foreign || !rows.column(index).isBlob()) return std::nullopt;
-  return guid_text(rows.text(index));
+  return guid_text(rows.text(index), mapping.guids);
 }
 
 std::string id_of(const Query::Rows& rows, const Mapping& mapping, Defects& defects) {

@@ -10,6 +10,7 @@
 #include "storage/sqlite/identifiers.h"
 #include "storage/sqlite/lock_file.h"
 #include "storage/sqlite/schema.h"
+#include "storage/sqlite/schema_gaps.h"
 #include "storage/sqlite/side_rows.h"
 #include "storage/sqlite/sql.h"
 
@@ -76,13 +77,13 @@ std::string errors_beside_sql(const Sql& sql, const char* state, bool dead) {
       error_columns(sql, dead), sql.from_side("outbox_relay_rows_state"), state, kErrorsMax);
 }
 
-void read_errors(Connection& connection, const std::string& outbox, const std::string& sql,
+void read_errors(Connection& connection, const Mapping& mapping, const std::string& sql,
                  StoreOverview& overview) {
   Query query(connection.database(), sql);
-  auto rows = query.rows(outbox);
+  auto rows = query.rows(mapping.table);
   while (rows.next()) {
     overview.errors.push_back({.event_type = rows.text(0),
-                               .id = rendered_id(rows, 1),
+                               .id = rendered_id(rows, 1, mapping.guids),
                                .attempts = count_of(rows, 2),
                                .error = rows.text(3),
                                .dead = rows.integer(4) != 0});
@@ -99,7 +100,7 @@ void read_all_errors(Connection& connection, const Sql& sql, StoreOverview& over
         errors_beside_sql(sql, state::kFailed, false),
         errors_sql(sql, sql.from_dead(), sql.is_dead(), newest, true),
         errors_beside_sql(sql, state::kDeadLettered, true)}) {
-    read_errors(connection, mapping.table, query, overview);
+    read_errors(connection, mapping, query, overview);
   }
 }
 
@@ -146,7 +147,7 @@ Answer<StoreOverview> overview_of(const StoreSettings& settings) {
     const Clocks clocks = system_clocks(boot);
     Connection connection(path, kPatience);
     const Mapping mapping = require_outbox(connection, mapping_of(settings));
-    require_relay_tables(connection, false);
+    prepare_to_look(connection, mapping);
     const Sql sql(connection, mapping);
     Transaction snapshot(connection, Transaction::Kind::read);
     overview.relays = relays_seen(connection, mapping.table, clocks);

@@ -64,6 +64,7 @@ Mapping dotnet_preset() {
 Mapping debezium_preset() {
   Mapping mapping;
   mapping.preset = "debezium";
+  mapping.guids = GuidOrder::plain;
   mapping.stateless = true;
   mapping.choices = {
       {&Columns::id, "id", {"id"}, kRequired},
@@ -104,6 +105,7 @@ Mapping cap_preset() {
 Mapping spring_modulith_preset() {
   Mapping mapping;
   mapping.preset = "spring-modulith";
+  mapping.guids = GuidOrder::plain;
   mapping.choices = {
       {&Columns::id, "id", {"id"}, kRequired},
       {&Columns::event_type, "eventType", {"event_type"}, kRequired},

@@ -203,15 +203,6 @@ bool has_fingerprint(Connection& connection) {
                      [](const TableColumn& column) { return column.name == "fingerprint"; });
 }
 
-bool relay_tables_complete(Connection& connection) {
-  for (const char* table : {"outbox_relay_meta", "outbox_relay_incarnations", "outbox_relay_leases",
-                            "outbox_relay_rows", "outbox_relay_brokers", "outbox_relay_attempts",
-                            "outbox_relay_audit"}) {
-    if (!has_table(connection, table)) return false;
-  }
-  return has_fingerprint(connection);
-}
-
 // Inside a write transaction.
 void create_relay_tables(Connection& connection) {
   connection.database().exec(relay_ddl());
@@ -230,6 +221,15 @@ void create_file(const std::string& path) {
 }
 
 }  // namespace
+
+bool relay_tables_complete(Connection& connection) {
+  for (const char* table : {"outbox_relay_meta", "outbox_relay_incarnations", "outbox_relay_leases",
+                            "outbox_relay_rows", "outbox_relay_brokers", "outbox_relay_attempts",
+                            "outbox_relay_audit"}) {
+    if (!has_table(connection, table)) return false;
+  }
+  return has_fingerprint(connection);
+}
 
 void require_known_version(Connection& connection) {
   if (!has_table(connection, "outbox_relay_meta")) return;
@@ -349,13 +349,14 @@ void require_relay_tables(Connection& connection, bool may_create) {
 }
 
 void apply_schema(const std::string& path, const Mapping& mapping) {
-  create_file(path);
+  if (!mapping.foreign) create_file(path);
   Connection connection(path, std::chrono::seconds(5));
-  connection.database().exec("PRAGMA journal_mode=WAL");
-  connection.require_wal();
+  if (!mapping.foreign) connection.database().exec("PRAGMA journal_mode=WAL");
   require_known_version(connection);
   Transaction transaction(connection, Transaction::Kind::write);
   connection.database().exec(outbox_ddl(mapping));
+  // A table of another kind, or under another name: nothing is left of the attempt.
+  require_outbox(connection, mapping);
   create_relay_tables(connection);
   transaction.commit();
 }

@@ -32,11 +32,15 @@ std::vector<TableColumn> columns_of(Connection& connection, const std::string& t
 // know.
 void require_known_version(Connection& connection);
 
+// Whether the relay's tables are there, and none lacks a column.
+bool relay_tables_complete(Connection& connection);
+
 // Makes sure that the relay's tables are there and of a version that this program knows. Creates
 // them if it may; throws Unusable if not.
 void require_relay_tables(Connection& connection, bool may_create);
 
-// Creates everything that is missing, the file, too. Throws SQLite::Exception or Unusable.
+// Creates everything that is missing, the file, too; beside a foreign table only the relay's own.
+// Throws SQLite::Exception or Unusable, and has then changed nothing but the file's journal mode.
 void apply_schema(const std::string& path, const Mapping& mapping);
 
 }  // namespace outbox::sqlite

@@ -219,6 +219,21 @@ void pretend_relay_tables(Connection& connection, const std::vector<SchemaGap>& 
   if (query_only) database.exec("PRAGMA query_only=ON");
 }
 
+void prepare_to_look(Connection& connection, const Mapping& mapping) {
+  require_known_version(connection);
+  if (relay_tables_complete(connection)) return;
+  std::vector<SchemaGap> own = schema_gaps(connection, mapping);
+  std::erase_if(own, [](const SchemaGap& gap) { return !gap.own; });
+  if (std::ranges::any_of(
+          own, [](const SchemaGap& gap) { return gap.kind == SchemaGap::Kind::column; })) {
+    throw Unusable(fmt::format(
+        "the relay's own tables in {} were made by an older program, and lack columns: the relay "
+        "adds them when it starts, or run outbox-relay init --apply",
+        connection.path()));
+  }
+  pretend_relay_tables(connection, own);
+}
+
 std::int64_t relay_schema_major(Connection& connection) {
   try {
     Query find_it(

@@ -438,7 +438,7 @@ void Settler::audit_death(const Value& row, const Change& change, const Holder& 
   std::optional<std::string> id;
   {
     auto rows = look_.rows(row);
-    if (rows.next()) id = shortened(rendered_id(rows, 2));
+    if (rows.next()) id = shortened(rendered_id(rows, 2, mapping_.guids));
   }
   audit_.run(outbox_, row, id, holder.now_text,
              fmt::format("{}: {}", *change.dead_reason, change.error.value_or("")));
@@ -453,7 +453,7 @@ BuriedRow Settler::bury_crashed(const Value& row, std::uint32_t crashes, const H
       side.fingerprint = static_cast<std::uint32_t>(rows.integer(5));
       buried.attempts =
           static_cast<std::uint32_t>(side.state ? side.retry_count.value_or(0) : rows.integer(1));
-      buried.id = rendered_id(rows, 2);
+      buried.id = rendered_id(rows, 2, mapping_.guids);
       buried.event_type = rows.text(3);
     }
   }

@@ -25,8 +25,17 @@ SqliteDesk::SqliteDesk(const StoreSettings& settings, std::function<WallTime()> 
 template <class Value, class Ask>
 Answer<Value> SqliteDesk::ask(const Ask& question) {
   return answered<Value>(path_, [&](Value& value) {
-    Desk desk(path_, mapping_, clocks_, kPatience);
+    Desk desk(path_, mapping_, clocks_, kPatience, Desk::Tables::looked_at);
     question(desk, value);
+  });
+}
+
+template <class Value, class Work>
+Answer<Value> SqliteDesk::change(const Work& work) {
+  return answered<Value>(path_, [&](Value& value) {
+    Desk desk(path_, mapping_, clocks_, kPatience,
+              settings_.create_relay_tables ? Desk::Tables::made : Desk::Tables::needed);
+    work(desk, value);
   });
 }
 
@@ -75,7 +84,7 @@ Answer<std::uint64_t> SqliteDesk::discard(const DeadLetterFilter& filter, const 
 Answer<std::uint64_t> SqliteDesk::treat(const DeadLetterFilter& filter, const Treatment& treatment,
                                         const Progress& progress) {
   Treated treated;
-  auto answer = ask<std::uint64_t>([&](Desk& desk, std::uint64_t&) {
+  auto answer = change<std::uint64_t>([&](Desk& desk, std::uint64_t&) {
     treat_dead_letters(desk, filter, treatment, progress, treated);
   });
   answer.value = treated.done;
@@ -87,12 +96,13 @@ Answer<std::uint64_t> SqliteDesk::treat(const DeadLetterFilter& filter, const Tr
 }
 
 Answer<bool> SqliteDesk::hold_circuit(bool hold, const std::string& reason) {
-  return ask<bool>(
+  return change<bool>(
       [&](Desk& desk, bool& changed) { changed = order_isolation(desk, hold, reason); });
 }
 
 Answer<bool> SqliteDesk::pause(bool paused, const std::string& reason) {
-  return ask<bool>([&](Desk& desk, bool& changed) { changed = order_pause(desk, paused, reason); });
+  return change<bool>(
+      [&](Desk& desk, bool& changed) { changed = order_pause(desk, paused, reason); });
 }
 
 Answer<CleanStep> SqliteDesk::clean(const CleanRequest& request) {

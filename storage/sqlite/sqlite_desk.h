@@ -42,6 +42,8 @@ class SqliteDesk final : public OutboxDesk {
  private:
   template <class Value, class Ask>
   Answer<Value> ask(const Ask& question);
+  template <class Value, class Work>
+  Answer<Value> change(const Work& work);
   Answer<std::uint64_t> treat(const DeadLetterFilter& filter, const Treatment& treatment,
                               const Progress& progress);
 

@@ -183,7 +183,10 @@ def test_a_database_in_utf_16_is_an_error_and_the_command_converts_it(world):
         database.execute("PRAGMA encoding='UTF-16le'")
         database.execute("CREATE TABLE other (x)")
         database.execute("PRAGMA journal_mode=WAL")
-    assert run_command("init", "--apply", "--store", outbox.url).returncode == 0
+    refused = run_command("init", "--apply", "--store", outbox.url)
+    assert refused.returncode == 1 and "UTF-16" in refused.stderr
+    with outbox.connection() as database:
+        database.executescript(run_command("init", "--store", outbox.url).stdout)
     outbox.insert(event_type="caf\u00e9")
     finding = found(outbox, "encoding", "error")
     shell(finding, world.folder)
@@ -496,9 +499,42 @@ def test_a_foreign_table_whose_columns_have_changed_since_has_to_be_adopted_anew
     assert run_command("adopt", "--all", "--store", outbox.url, *flags).returncode == 0
     outbox.query('ALTER TABLE "OutboxMessages" ADD COLUMN "Status" TEXT DEFAULT \'Pending\'')
     finding = found(outbox, "adopted_otherwise", "error", *flags)
-    assert "status=Status" in finding["what"] and "adopt" in finding["fix"]
+    assert "store.columns.status: ''" in finding["fix"] and "adopt" in finding["fix"]
     assert run_command("adopt", "--all", "--store", outbox.url, *flags).returncode == 0
     assert content(outbox, *flags)
+
+
+def test_a_state_column_that_says_nothing_is_not_taken_for_an_answer(world):
+    """A migration adds a status that nobody has filled yet."""
+    outbox = foreign(world, DOTNET, DOTNET_ROWS.replace("'2026-01-02'",
+                                                        "iif(i % 2, '2026-01-02', NULL)"))
+    flags = ("--preset", "dotnet", "--table", "OutboxMessages")
+    assert run_command("adopt", "--all", "--store", outbox.url, *flags).returncode == 0
+    outbox.query('ALTER TABLE "OutboxMessages" ADD COLUMN "Status" TEXT NOT NULL DEFAULT \'\'')
+    assert "columns.status: ''" in found(outbox, "adopted_otherwise", "error", *flags)["fix"]
+    before = ("--set", "store.columns.status=", *flags)
+    assert "adopted_otherwise" not in doctor(outbox, *before)[1], "as before"
+
+    adopted = run_command("adopt", "--all", "--store", outbox.url, *flags)
+    assert adopted.returncode == 1 and "12000 rows stand in states" in adopted.stderr, adopted
+    assert "--leave-others" in adopted.stderr and adopted.stdout == ""
+    apply(outbox, found(outbox, "unknown_state", "warning", *flags))
+    taken = outbox.value("""SELECT count(*) FROM "OutboxMessages" WHERE "Status" = 'Pending'""")
+    assert taken == 6000, "what was sent once is not to be sent again"
+    adopted = run_command("adopt", "--all", "--store", outbox.url, *flags)
+    assert adopted.returncode == 0 and adopted.stdout == "6000 rows to be sent, 0 skipped\n"
+    assert "6000 rows stand in states that the relay does not know" in adopted.stderr
+
+
+def test_states_that_are_no_text_are_mended_as_they_are(world):
+    outbox = foreign(world, DOTNET.replace('"Error" TEXT)', '"Error" TEXT, "Status")'), """
+        INSERT INTO "OutboxMessages" VALUES ('1', 't', '{}', datetime('now'), NULL, NULL, NULL),
+        ('2', 't', '{}', datetime('now'), NULL, NULL, 7), ('3', 't', '{}', datetime('now'), NULL,
+        NULL, '7'), ('4', 't', '{}', datetime('now'), NULL, NULL, 'it''s')""")
+    flags = ("--preset", "dotnet", "--table", "OutboxMessages")
+    apply(outbox, found(outbox, "unknown_state", "warning", *flags))
+    assert "unknown_state" not in doctor(outbox, *flags)[1]
+    assert outbox.value("""SELECT count(*) FROM "OutboxMessages" WHERE "Status" = 'Pending'""") == 4
 
 
 def test_rows_that_have_no_key_are_found(world):

@@ -161,7 +161,7 @@ def settings_of(shape, **relay):
     return {"store": store, **({"relay": relay} if relay else {})}
 
 
-def adopt(outbox, *words):
+def store_flags(outbox):
     shape = outbox.shape
     sets = []
     for group in ("columns", "states"):
@@ -170,8 +170,11 @@ def adopt(outbox, *words):
             sets += ["--set", f"store.{group}={json.dumps(chosen)}"]
     if "times" in shape.settings.get("store", {}):
         sets += ["--set", "store.times=" + shape.settings["store"]["times"]]
-    return run_command("adopt", "--store", outbox.url, "--table", shape.table, "--preset",
-                       shape.preset, *sets, *words)
+    return ["--store", outbox.url, "--table", shape.table, "--preset", shape.preset, *sets]
+
+
+def adopt(outbox, *words):
+    return run_command("adopt", *store_flags(outbox), *words)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -257,10 +260,44 @@ def test_old_rows_of_a_foreign_table_wait_until_somebody_says_what_becomes_of_th
     until(lambda: outbox.done() == 11, 20, "all are processed")
 
 
+def test_a_table_can_be_looked_at_before_any_relay_has_begun_on_it(world):
+    shape = SHAPES["ef core with a status"]
+    outbox = ForeignOutbox(world.folder, shape)
+    outbox.fill(3)
+    schema = outbox.query("SELECT sql FROM sqlite_schema")
+    flags = store_flags(outbox)
+    found = run_command("messages", "find", *flags, "-o", "jsonl")
+    assert found.returncode == 0 and len(found.stdout.splitlines()) == 3, found.stderr
+    for words in (["dead-letters", "list"], ["status"], ["messages", "show", dotnet_guid(1)]):
+        done = run_command(*words, *flags)
+        assert done.returncode == 0, (words, done)
+    waiting = run_command("wait", "--for", "drained", "--timeout", "1s", *flags)
+    assert waiting.returncode == 1 and "3 events" in waiting.stderr, waiting
+    assert outbox.query("SELECT sql FROM sqlite_schema") == schema, "nothing was made"
+    off = run_command("pause", *flags, "--set", "store.createRelayTables=false")
+    assert off.returncode != 0 and "createRelayTables is off" in off.stderr
+    assert run_command("pause", *flags).returncode == 0, "that has to be written down"
+    assert "paused" in run_command("status", *flags).stdout.lower()
+
+
+def test_init_makes_nothing_beside_a_table_that_is_not_there(world):
+    outbox = ForeignOutbox(world.folder, SHAPES["ef core with a status"])
+    schema = outbox.query("SELECT sql FROM sqlite_schema")
+    typo = run_command("init", "--apply", "--store", outbox.url, "--preset", "dotnet", "--table",
+                       "OutboxMesages")
+    assert typo.returncode == 1 and "no table OutboxMesages" in typo.stderr, typo
+    assert outbox.query("SELECT sql FROM sqlite_schema") == schema
+    path = os.path.join(world.folder, "nowhere.db")
+    nowhere = run_command("init", "--apply", "--store", "sqlite://" + path, "--preset", "dotnet")
+    assert nowhere.returncode == 1 and not os.path.exists(path), nowhere
+
+
 def test_adopt_needs_to_be_told_one_thing(world):
     outbox = ForeignOutbox(world.folder, SHAPES["debezium"])
-    for words in ([], ["--all", "--skip-older"], ["--since", "yesterday"]):
+    for words in ([], ["--all", "--skip-older"], ["--since", "yesterday"],
+                  ["--all", "--unknown", "skip"]):
         assert adopt(outbox, *words).returncode == 2, words
+    assert adopt(outbox, "--since", "30d", "--dry-run").returncode == 0
 
 
 def test_a_vacuum_changes_no_row_for_another(world):
@@ -315,7 +352,19 @@ def test_detection_says_what_is_missing(world):
     nothing = run_command("mapping", "detect", "--store", outbox.url)
     assert nothing.returncode == 4 and "looks like an outbox" in nothing.stderr
     one = run_command("mapping", "detect", "--store", outbox.url, "--table", "things")
-    assert one.returncode == 1 and "things has no column" in one.stderr
+    assert one.returncode == 1 and "it has id, name" in one.stderr
+
+
+def test_detection_says_why_a_table_that_looks_right_can_t_be_used(world):
+    outbox = Outbox(world.folder, create=False)
+    outbox.make(SHAPES["ef core with a status"].create)
+    outbox.query("PRAGMA journal_mode=DELETE")
+    found = run_command("mapping", "detect", "--store", outbox.url)
+    assert found.returncode == 1 and "PRAGMA journal_mode=WAL" in found.stderr, found
+    outbox.make("CREATE TABLE parcels (number TEXT PRIMARY KEY, kind TEXT, body TEXT)")
+    found = run_command("mapping", "detect", "--store", outbox.url, "--table", "parcels")
+    assert found.returncode == 1 and "it has number, kind, body" in found.stderr, found
+    assert "mapping detect" not in found.stderr, "that is what was just run"
 
 
 def test_a_table_that_can_t_be_used_is_refused_with_what_to_do(world):

@@ -124,8 +124,8 @@ TEST_CASE("a table's columns may hide the rowid's names") {
 
 TEST_CASE("a GUID's bytes are read as .NET writes them") {
   const std::string bytes("\x33\x22\x11\x00\x55\x44\x77\x66\x88\x99\xaa\xbb\xcc\xdd\xee\xff", 16);
-  CHECK(guid_text(bytes) == "00112233-4455-6677-8899-aabbccddeeff");
-  CHECK_FALSE(guid_text(bytes.substr(1)).has_value());
+  CHECK(guid_text(bytes, GuidOrder::dotnet) == "00112233-4455-6677-8899-aabbccddeeff");
+  CHECK_FALSE(guid_text(bytes.substr(1), GuidOrder::dotnet).has_value());
 }
 
 // A name that no designer would choose.
@@ -150,9 +150,12 @@ TEST_CASE("bytes that are no id of any kind are written so that they can be type
     CHECK_FALSE(hex_bytes(text).has_value());
   }
   const std::string guid("\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10", 16);
-  CHECK(guid_bytes(guid_text(guid).value()) == guid);
-  CHECK_FALSE(guid_bytes("04030201-0605-0807-090a-0b0c0d0e0f").has_value());
-  CHECK_FALSE(guid_bytes("04030201-0605-0807-090a-0b0c0d0e0fxx").has_value());
+  CHECK(guid_text(guid, GuidOrder::plain) == "01020304-0506-0708-090a-0b0c0d0e0f10");
+  for (const GuidOrder order : {GuidOrder::dotnet, GuidOrder::plain}) {
+    CHECK(guid_bytes(guid_text(guid, order).value(), order) == guid);
+    CHECK_FALSE(guid_bytes("04030201-0605-0807-090a-0b0c0d0e0f", order).has_value());
+    CHECK_FALSE(guid_bytes("04030201-0605-0807-090a-0b0c0d0e0fxx", order).has_value());
+  }
 }
 
 TEST_CASE("whatever the settings are, they are taken or refused with a reason") {

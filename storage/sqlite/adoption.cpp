@@ -19,13 +19,15 @@
 namespace outbox::sqlite {
 namespace {
 
-constexpr int kChunk = 200;  // rows a transaction: the write lock is held briefly
-constexpr auto kPause = std::chrono::milliseconds{2};
+// A transaction marks so many rows, for so long, since it holds the write lock.
+constexpr int kChunk = 200;
+constexpr auto kWorkMax = std::chrono::milliseconds{2};
+constexpr int kRestFactor = 10;  // less than a tenth of the time is ours
 
 // Rows that might be sent, and those that are skipped so far, behind place ?2.
 std::string open_rows_sql(const Sql& sql) {
   return fmt::format(
-      "SELECT {0}, {1}, {2}, r.state FROM {3} {4} WHERE {5} AND {7} AND {1} > ?2 "
+      "SELECT {0}, {1}, {2}, r.state FROM {3} {4} WHERE {5} AND {7} AND {1} > ?2 AND {1} <= ?4 "
       "AND (r.state IS NULL OR r.state = '{6}') ORDER BY {1} LIMIT ?3",
       sql.row_key(), sql.order(), sql.value(sql.mapping().columns.occurred_on), sql.from_open(),
       sql.side_row(), sql.is_open(), state::kSkipped, sql.has_key());
@@ -43,12 +45,18 @@ class OpenRows {
   OpenRows(Connection& connection, const Sql& sql)
       : outbox_(sql.mapping().table),
         times_(connection, sql.mapping().times),
-        query_(connection.database(), open_rows_sql(sql)) {}
+        query_(connection.database(), open_rows_sql(sql)) {
+    Query newest(connection.database(),
+                 fmt::format("SELECT max({}) FROM {} AS o", sql.order(), sql.table()));
+    auto rows = newest.rows();
+    if (rows.next() && !rows.null(0)) last_ = rows.integer(0);
+  }
 
-  // The next ones, in the order of the table.
+  // The next ones, in the order of the table, of those that were there when this was made: what the
+  // application writes meanwhile is new.
   std::vector<OpenRow> next() {
     std::vector<OpenRow> result;
-    auto rows = query_.rows(outbox_, place_, kChunk);
+    auto rows = query_.rows(outbox_, place_, kChunk, last_);
     while (rows.next()) {
       OpenRow row;
       row.key = rows.value(0);
@@ -66,6 +74,7 @@ class OpenRows {
   TimeReader times_;
   Query query_;
   std::int64_t place_ = INT64_MIN;
+  std::int64_t last_ = INT64_MIN;
 };
 
 // What decides which rows are to be sent, and as what, and by what they are known: by the names of
@@ -209,6 +218,7 @@ void require_adoption(Connection& connection, const Sql& sql, const Clocks& cloc
 
 AdoptionCount adopt(Connection& connection, const Sql& sql, const AdoptionOrder& order,
                     const Clocks& clocks) {
+  using HoldClock = std::chrono::steady_clock;
   const std::string& outbox = sql.mapping().table;
   AdoptionCount count;
   count.others = count_others(connection, sql);
@@ -219,32 +229,32 @@ AdoptionCount adopt(Connection& connection, const Sql& sql, const AdoptionOrder&
     if (!order.since) return false;
     return row.time ? *row.time < *order.since : order.skip_unknown;
   };
-  while (true) {
-    // Looking may take long where no index helps: not under the write lock.
-    Transaction snapshot(connection, Transaction::Kind::read);
-    const std::vector<OpenRow> rows = open.next();
-    snapshot.commit();
-    const auto note = [&](const OpenRow& row) {
-      ++(is_skipped(row) ? count.skipped : count.taken);
-      if (!row.time) ++count.unknown;
-    };
+  const auto note = [&](const OpenRow& row) {
+    ++(is_skipped(row) ? count.skipped : count.taken);
+    if (!row.time) ++count.unknown;
+  };
+  // Looking may take long where no index helps: not under the write lock.
+  for (auto rows = open.next(); !rows.empty(); rows = open.next()) {
     if (order.dry_run) {
       std::for_each(rows.begin(), rows.end(), note);
-      if (rows.empty()) return count;
       continue;
     }
-    Transaction transaction(connection, Transaction::Kind::write);
-    for (const OpenRow& row : rows) {
-      if (marker.mark(row, is_skipped(row))) note(row);
+    for (auto next = rows.begin(); next != rows.end();) {
+      Transaction transaction(connection, Transaction::Kind::write);
+      const auto begun = HoldClock::now();
+      for (; next != rows.end() && HoldClock::now() - begun < kWorkMax; ++next) {
+        if (marker.mark(*next, is_skipped(*next))) note(*next);
+      }
+      transaction.commit();
+      std::this_thread::sleep_for(kRestFactor * (HoldClock::now() - begun));
     }
-    if (rows.empty()) {
-      write_down(connection, sql.mapping());
-      audit(connection, outbox, order, count, clocks);
-    }
-    transaction.commit();
-    if (rows.empty()) return count;
-    std::this_thread::sleep_for(kPause);
   }
+  if (order.dry_run) return count;
+  Transaction transaction(connection, Transaction::Kind::write);
+  write_down(connection, sql.mapping());
+  audit(connection, outbox, order, count, clocks);
+  transaction.commit();
+  return count;
 }
 
 }  // namespace outbox::sqlite

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kOddMax = 64;
 constexpr auto kLockedWalkInterval = std::chrono::minutes{1};
+constexpr std::int64_t kCountedMax = 50'000'000;
 constexpr std::size_t kWalkedCheap = 8;  // rows walked over cost as much as one looked at
 constexpr auto kOddInterval = std::chrono::seconds{1};
 // A due time farther ahead than its own delay, by more than this, was set by a clock that has since
@@ -126,7 +127,9 @@ Candidates::Candidates(Connection& connection, const Sql& sql, std::string outbo
           outbox_sql(sql, sql.table() + " AS o",
                      fmt::format("{} = ?2 AND coalesce(r.state, {}) IN ('{}', '{}')", sql.row_key(),
                                  sql.state_name(), state::kPending, state::kFailed))),
-      span_(connection.database(), sql.span()) {}
+      count_(sql.has_pending_index() ? std::optional<Query>()
+                                     : std::optional<Query>(std::in_place, connection.database(),
+                                                            sql.count(kCountedMax))) {}
 
 bool Candidates::begin(Time now, WallTime wall, bool changed, bool unlocked, std::size_t budget) {
   now_ = now;
@@ -162,12 +165,9 @@ bool Candidates::may_walk(bool unlocked) const {
 
 void Candidates::note_walk() {
   walked_at_ = now_;
-  if (indexed_) return;
-  auto rows = span_.rows();
-  if (rows.next()) {
-    fresh_.pass(static_cast<std::size_t>(std::max<std::int64_t>(rows.integer(0), 0)) /
-                kWalkedCheap);
-  }
+  if (!count_) return;
+  auto rows = count_->rows();
+  if (rows.next()) fresh_.pass(static_cast<std::size_t>(rows.integer(0)) / kWalkedCheap);
 }
 
 void Candidates::end() {

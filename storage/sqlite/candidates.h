@@ -104,7 +104,7 @@ class Candidates {
   Query beside_;
   Query waiting_;
   Query one_;
-  Query span_;
+  std::optional<Query> count_;  // where no index helps
 
   // Kept between selections.
   Sweep fresh_;

@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t kFoundAtOnce = 5000;
 // A transaction treats so many rows, for so long, since it holds the write lock.
 constexpr std::size_t kChunk = 100;
-constexpr auto kWorkMax = std::chrono::milliseconds{5};
-constexpr int kRestFactor = 4;  // of the time, at most a fifth is ours
+constexpr auto kWorkMax = std::chrono::milliseconds{2};
+constexpr int kRestFactor = 10;  // less than a tenth of the time is ours
 
 struct FoundDead {
   std::int64_t place = 0;  // in the order of the table

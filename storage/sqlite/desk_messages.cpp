@@ -7,6 +7,7 @@
 
 #include "storage/sqlite/desk_outlook.h"
 #include "storage/sqlite/identifiers.h"
+#include "storage/sqlite/schema.h"
 #include "storage/sqlite/settler.h"
 
 namespace outbox::sqlite {
@@ -84,11 +85,9 @@ std::optional<std::string> shown(const SQLite::Column& value) {
 }
 
 // The columns of a row that stand at `first` and later, up to `end`.
-void read_columns(const Query::Rows& rows, int first, int end, const std::string& except,
-                  std::vector<NamedValue>& values) {
+void read_columns(const Query::Rows& rows, int first, int end, std::vector<NamedValue>& values) {
   for (int index = first; index < end; ++index) {
     const SQLite::Column value = rows.column(index);
-    if (value.getName() == except) continue;
     values.emplace_back(value.getName(), shown(value));
   }
 }
@@ -150,19 +149,30 @@ constexpr int kWaiting = kHeaders + 1;
 constexpr int kNotesBegin = kWaiting + WaitingColumns::kCount;
 constexpr int kOwnColumns = kNotesBegin + kNoteColumns;
 
-std::string show_sql(const Desk& desk) {
+// All columns but the payload, which is not read unless it is asked for.
+std::string other_columns(Desk& desk) {
+  std::string columns;
+  for (const TableColumn& column : columns_of(desk.connection, desk.outbox)) {
+    if (column.name == desk.sql.mapping().columns.payload) continue;
+    columns += ", " + desk.sql.column(column.name);
+  }
+  return columns;
+}
+
+std::string show_sql(Desk& desk) {
   const Sql& sql = desk.sql;
-  return fmt::format("SELECT {}, {}, {}, {}, {}, o.* FROM {} AS o {} WHERE {} ORDER BY {}",
+  return fmt::format("SELECT {}, {}, {}, {}, {}{} FROM {} AS o {} WHERE {} ORDER BY {}",
                      summary_columns(sql), sql.order(), sql.headers(), WaitingColumns::sql(sql),
-                     kNotes, sql.table(), sql.beside(), desk.wanted(), sql.order());
+                     kNotes, other_columns(desk), sql.table(), sql.beside(), desk.wanted(),
+                     sql.order());
 }
 
 MessageDetail read_detail(Desk& desk, const Query::Rows& rows) {
   MessageDetail detail;
   detail.summary = read_summary(desk, rows);
   detail.headers = shown(rows.column(kHeaders)).value_or("");
-  read_columns(rows, kOwnColumns, rows.size(), desk.sql.mapping().columns.payload, detail.columns);
-  read_columns(rows, kNotesBegin, kOwnColumns, {}, detail.beside);
+  read_columns(rows, kOwnColumns, rows.size(), detail.columns);
+  read_columns(rows, kNotesBegin, kOwnColumns, detail.beside);
   std::erase_if(detail.beside, [](const NamedValue& value) { return !value.second; });
   return detail;
 }
@@ -236,12 +246,14 @@ std::vector<MessageDetail> show_message(Desk& desk, const std::string& id,
 
 std::vector<AuditRecord> audit_trail(Desk& desk, const std::string& id) {
   // The audit has ids as they are shown, shortened: a GUID kept as bytes in lower case.
-  const auto bytes = guid_bytes(id);
+  const GuidOrder guids = desk.sql.mapping().guids;
+  const auto bytes = guid_bytes(id, guids);
   Query query(desk.connection.database(),
               "SELECT event_id, at, action, reason FROM outbox_relay_audit "
               "WHERE outbox = ?1 AND event_id IN (?2, ?3) ORDER BY rowid");
   std::vector<AuditRecord> result;
-  auto rows = query.rows(desk.outbox, shortened(id), bytes ? guid_text(*bytes).value_or(id) : id);
+  auto rows =
+      query.rows(desk.outbox, shortened(id), bytes ? guid_text(*bytes, guids).value_or(id) : id);
   while (rows.next()) {
     result.push_back({rows.text(0), rows.text(1), rows.text(2), rows.text(3)});
   }

@@ -84,7 +84,8 @@ void Outlooks::read_ahead(const FoundRow& row, Outlook& outlook) {
       const MessageState state = state_named(rows.text(1));
       const bool dead = state == MessageState::dead_lettered;
       auto& ahead = dead ? outlook.dead_ahead : outlook.open_ahead;
-      if (!ahead && (dead || is_undecided(state))) ahead = RowAhead{rendered_id(rows, 0), state};
+      if (!ahead && (dead || is_undecided(state)))
+        ahead = RowAhead{rendered_id(rows, 0, desk_.sql.mapping().guids), state};
       found = outlook.open_ahead && outlook.dead_ahead;
     }
   }

@@ -1,5 +1,6 @@
 #include "storage/sqlite/incarnation.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,7 +27,8 @@ std::int64_t new_incarnation() {
   return static_cast<std::int64_t>((high << 31 ^ device()) & 0x3fffffffffffffffULL) + 1;
 }
 
-Registration::Registration(Connection& connection, std::string outbox, const Clocks& clocks)
+Registration::Registration(Connection& connection, const Sql& sql, std::string outbox,
+                           const Clocks& clocks)
     : outbox_(std::move(outbox)),
       clocks_(clocks),
       read_(connection.database(),
@@ -47,11 +49,23 @@ Registration::Registration(Connection& connection, std::string outbox, const Clo
              "DELETE FROM outbox_relay_incarnations WHERE outbox = ?1 AND incarnation = ?2"),
       end_leases_(connection.database(),
                   "DELETE FROM outbox_relay_leases WHERE outbox = ?1 AND incarnation = ?2"),
+      of_others_(connection.database(),
+                 fmt::format("SELECT held.row_key FROM outbox_relay_leases AS held "
+                             "JOIN {} AS o ON {} = held.row_key JOIN outbox_relay_rows AS r "
+                             "ON r.outbox = ?1 AND r.row_key = held.row_key "
+                             "WHERE held.outbox = ?1 AND held.incarnation = ?2 "
+                             "AND coalesce(r.fingerprint, 0) NOT IN (0, {})",
+                             sql.table(), sql.row_key(), sql.fingerprint())),
+      forget_note_(connection.database(),
+                   "DELETE FROM outbox_relay_rows WHERE outbox = ?1 AND row_key = ?2"),
       doubt_(connection.database(),
-             "INSERT INTO outbox_relay_rows (outbox, row_key, outcome_unknown) "
-             "SELECT outbox, row_key, 1 FROM outbox_relay_leases "
-             "WHERE outbox = ?1 AND incarnation = ?2 "
-             "ON CONFLICT (outbox, row_key) DO UPDATE SET outcome_unknown = 1"),
+             fmt::format("INSERT INTO outbox_relay_rows (outbox, row_key, outcome_unknown, "
+                         "fingerprint) SELECT held.outbox, held.row_key, 1, {} "
+                         "FROM outbox_relay_leases AS held JOIN {} AS o ON {} = held.row_key "
+                         "WHERE held.outbox = ?1 AND held.incarnation = ?2 "
+                         "ON CONFLICT (outbox, row_key) DO UPDATE SET outcome_unknown = 1, "
+                         "fingerprint = excluded.fingerprint",
+                         sql.fingerprint(), sql.table(), sql.row_key())),
       last_epoch_(connection.database(),
                   "SELECT value FROM outbox_relay_meta WHERE outbox = ?1 AND name = 'epoch'"),
       raise_epoch_(connection.database(),
@@ -97,8 +111,19 @@ bool Registration::sign(const Identity& identity, const Mark& mark,
 void Registration::erase(const Identity& identity) { erase_.run(outbox_, identity.incarnation); }
 
 void Registration::end_leases(std::int64_t incarnation) {
+  forget_notes_of_others(incarnation);
   doubt_.run(outbox_, incarnation);
   end_leases_.run(outbox_, incarnation);
+}
+
+// What was noted of another event under such a key says nothing of this one.
+void Registration::forget_notes_of_others(std::int64_t incarnation) {
+  std::vector<Value> keys;
+  {
+    auto rows = of_others_.rows(outbox_, incarnation);
+    while (rows.next()) keys.push_back(rows.value(0).value_or(Value{}));
+  }
+  for (const Value& key : keys) forget_note_.run(outbox_, key);
 }
 
 LeaseId Registration::last_epoch() {

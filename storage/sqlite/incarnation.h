@@ -12,6 +12,7 @@
 #include "storage/sqlite/lock_file.h"
 #include "storage/sqlite/selector.h"
 #include "storage/sqlite/settler.h"
+#include "storage/sqlite/sql.h"
 #include "storage/sqlite/times.h"
 
 namespace outbox::sqlite {
@@ -31,7 +32,7 @@ std::int64_t new_incarnation();
 // the constructor is called inside a write transaction.
 class Registration {
  public:
-  Registration(Connection& connection, std::string outbox, const Clocks& clocks);
+  Registration(Connection& connection, const Sql& sql, std::string outbox, const Clocks& clocks);
 
   // What the database knows of this relay's last turn.
   struct Mark {
@@ -56,6 +57,7 @@ class Registration {
   void forget(const std::vector<Value>& keys);
 
  private:
+  void forget_notes_of_others(std::int64_t incarnation);
   std::string outbox_;
   const Clocks& clocks_;
   Query read_;
@@ -64,6 +66,8 @@ class Registration {
   Query sign_only_;
   Query erase_;
   Query end_leases_;
+  Query of_others_;
+  Query forget_note_;
   Query doubt_;
   Query last_epoch_;
   Query raise_epoch_;

@@ -190,6 +190,22 @@ void resolve_columns(Mapping& mapping, const std::vector<TableColumn>& columns) 
             "the whole table)"));
 }
 
+// What the relay writes must be writable.
+void check_computed(const Mapping& mapping, const std::vector<TableColumn>& columns) {
+  for (const ColumnChoice& choice : mapping.choices) {
+    const auto member = choice.column;
+    const bool written = member == &Columns::status || member == &Columns::retry_count ||
+                         member == &Columns::next_attempt || member == &Columns::last_error ||
+                         member == &Columns::processed_on || member == &Columns::dead_letter_reason;
+    const TableColumn* found = written ? find_column(columns, mapping.columns.*member) : nullptr;
+    if (found == nullptr || !found->computed) continue;
+    throw Unusable(
+        fmt::format("the column {} of the table {} is a generated one, which nobody can write: say "
+                    "store.columns.{}: \"\" so that the relay does without",
+                    found->name, mapping.table, choice.key));
+  }
+}
+
 // The rowid under its own name, or one of those by which SQLite knows it and the table does not.
 std::string order_of(const Mapping& mapping, const std::vector<TableColumn>& columns) {
   for (const TableColumn& column : columns) {
@@ -268,6 +284,7 @@ Mapping mapping_of(const StoreSettings& settings) {
 Mapping resolved(Mapping mapping, const std::vector<TableColumn>& columns) {
   resolve_columns(mapping, columns);
   resolve_states(mapping, columns);
+  check_computed(mapping, columns);
   mapping.order = order_of(mapping, columns);
   return mapping;
 }

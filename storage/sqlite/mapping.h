@@ -60,8 +60,9 @@ enum class GuidOrder {
 // The columns of a table, as it was found.
 struct TableColumn {
   std::string name;
-  std::string type;    // as declared
-  bool rowid = false;  // another name of the rowid
+  std::string type;       // as declared
+  bool rowid = false;     // another name of the rowid
+  bool computed = false;  // GENERATED ALWAYS: nobody can write it
 };
 
 // One column of a preset, by the names that it may have.

@@ -1,5 +1,7 @@
 #include "storage/sqlite/peers.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace outbox::sqlite {
@@ -11,7 +13,7 @@ constexpr auto kForgetAfter = std::chrono::hours{24};
 
 }  // namespace
 
-Peers::Peers(Connection& connection, std::string outbox, const Clocks& clocks)
+Peers::Peers(Connection& connection, const Sql& sql, std::string outbox, const Clocks& clocks)
     : connection_(connection),
       outbox_(std::move(outbox)),
       clocks_(clocks),
@@ -28,11 +30,17 @@ Peers::Peers(Connection& connection, std::string outbox, const Clocks& clocks)
       leases_(connection.database(),
               "SELECT row_key, alone FROM outbox_relay_leases "
               "WHERE outbox = ?1 AND incarnation = ?2 ORDER BY row_key LIMIT ?3"),
+      fingerprint_(connection.database(),
+                   fmt::format("SELECT {} FROM {} AS o WHERE {} = ?1", sql.fingerprint(),
+                               sql.table(), sql.row_key())),
+      forget_another_(connection.database(),
+                      "DELETE FROM outbox_relay_rows WHERE outbox = ?1 AND row_key = ?2 "
+                      "AND coalesce(fingerprint, 0) NOT IN (0, ?3)"),
       note_(connection.database(),
-            "INSERT INTO outbox_relay_rows (outbox, row_key, outcome_unknown, takeovers, crashes) "
-            "VALUES (?1, ?2, 1, ?3, ?4) ON CONFLICT (outbox, row_key) DO UPDATE SET "
-            "outcome_unknown = 1, takeovers = takeovers + ?3, crashes = crashes + ?4 "
-            "RETURNING crashes"),
+            "INSERT INTO outbox_relay_rows (outbox, row_key, outcome_unknown, takeovers, crashes, "
+            "fingerprint) VALUES (?1, ?2, 1, ?3, ?4, ?5) ON CONFLICT (outbox, row_key) "
+            "DO UPDATE SET outcome_unknown = 1, takeovers = takeovers + ?3, "
+            "crashes = crashes + ?4, fingerprint = ?5 RETURNING crashes"),
       end_lease_(connection.database(),
                  "DELETE FROM outbox_relay_leases WHERE outbox = ?1 AND row_key = ?2"),
       erase_(connection.database(),
@@ -96,6 +104,22 @@ bool Peers::still_ended(const Ended& ended) {
          (rows.text(1) == clocks_.boot_id && Time(Duration(rows.integer(0))) < clocks_.boot->now());
 }
 
+// Returns how many relays died while they held this row only. What was noted of another event under
+// this key is forgotten first.
+std::uint32_t Peers::note(const Value& row, bool dead, bool alone) {
+  std::int64_t fingerprint = 0;
+  {
+    auto rows = fingerprint_.rows(row);
+    if (!rows.next()) return 0;  // deleted meanwhile
+    fingerprint = rows.integer(0);
+  }
+  forget_another_.run(outbox_, row, fingerprint);
+  auto noted = note_.rows(outbox_, row, dead ? 1 : 0, dead && alone ? 1 : 0, fingerprint);
+  const auto crashes = noted.next() ? static_cast<std::uint32_t>(noted.integer(0)) : 0;
+  noted.next();  // else the change would not be complete
+  return crashes;
+}
+
 TakeOver Peers::take_over(const Ended& ended, const Holder& holder, std::size_t limit,
                           Settler& settler) {
   TakeOver result;
@@ -108,12 +132,7 @@ TakeOver Peers::take_over(const Ended& ended, const Holder& holder, std::size_t 
     }
   }
   for (const auto& [row, alone] : leases) {
-    std::uint32_t crashes = 0;
-    {
-      auto noted = note_.rows(outbox_, row, ended.dead ? 1 : 0, ended.dead && alone ? 1 : 0);
-      if (noted.next()) crashes = static_cast<std::uint32_t>(noted.integer(0));
-      noted.next();  // else the change would not be complete
-    }
+    const std::uint32_t crashes = note(row, ended.dead, alone);
     end_lease_.run(outbox_, row);
     result.rows.push_back(row);
     if (ended.dead && alone && crashes >= kCrashesMax) {

@@ -10,6 +10,7 @@
 #include "storage/sqlite/connection.h"
 #include "storage/sqlite/lock_file.h"
 #include "storage/sqlite/settler.h"
+#include "storage/sqlite/sql.h"
 #include "storage/sqlite/times.h"
 
 namespace outbox::sqlite {
@@ -31,7 +32,7 @@ struct TakeOver {
 // Confined to the connection's thread.
 class Peers {
  public:
-  Peers(Connection& connection, std::string outbox, const Clocks& clocks);
+  Peers(Connection& connection, const Sql& sql, std::string outbox, const Clocks& clocks);
 
   // Whether there are others at all, as of the last look.
   bool alone() const { return alone_; }
@@ -55,6 +56,7 @@ class Peers {
   std::vector<Peer> others(std::int64_t self);
   std::optional<Ended> judge(const Peer& peer);
   bool still_ended(const Ended& ended);
+  std::uint32_t note(const Value& row, bool dead, bool alone);
 
   Connection& connection_;
   std::string outbox_;
@@ -65,6 +67,8 @@ class Peers {
   Query has_leases_;
   Query lease_until_;
   Query leases_;
+  Query fingerprint_;
+  Query forget_another_;
   Query note_;
   Query end_lease_;
   Query erase_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <utility>
 
 #include "storage/sqlite/row_handle.h"
@@ -22,6 +23,10 @@ std::string one_sql(const Sql& sql) {
 
 std::string run_sql(const Sql& sql) {
   return message_sql(sql, {}, fmt::format("{0} BETWEEN ?1 AND ?2 ORDER BY {0}", sql.order()));
+}
+
+std::uint64_t value_bytes(std::uint64_t payload_max) {
+  return std::max(payload_max, kValueBytesMax);
 }
 
 // Whether these rows lie close together in the table, and all of them may be loaded.
@@ -53,12 +58,15 @@ RowReader::RowReader(Connection& connection, const Sql& sql, std::string outbox,
                           "FROM outbox_relay_leases AS held LEFT JOIN {1} AS o "
                           "ON {2} = held.row_key WHERE held.outbox = ?1 "
                           "AND held.incarnation = ?2 AND held.epoch = ?3",
-                          sql.order(), sql.table(), sql.row_key())) {}
+                          sql.order(), sql.table(), sql.row_key())),
+      fingerprint_(connection.database(),
+                   fmt::format("SELECT {} FROM {} AS o WHERE {} = ?1", sql.fingerprint(),
+                               sql.table(), sql.row_key())) {}
 
 Loaded RowReader::load(const std::vector<Picked>& rows, LeaseId lease, std::uint64_t payload_max) {
   Loaded loaded;
   if (rows.empty()) return loaded;
-  const ValueLimit limit(connection_, std::max(payload_max, kValueBytesMax));
+  const ValueLimit limit(connection_, value_bytes(payload_max));
   Transaction snapshot(connection_, Transaction::Kind::read);
   loaded.messages.reserve(rows.size());
   if (!is_run(rows, payload_max) || !load_run(rows, lease, loaded)) {
@@ -130,12 +138,21 @@ std::optional<Message> RowReader::read(const Picked& picked, std::uint64_t paylo
     return named(rows, picked, loads);
   } catch (const SQLite::Exception& error) {
     if (!is_too_big(error)) throw;
-    Message message;
-    message.row = to_row_id(picked.key, picked.place, kAnyFingerprint);
-    message.defect = fmt::format("a column holds more than {} bytes", kValueBytesMax);
-    message.payload_size = picked.payload_size;
-    return message;
+    return unreadable(picked, value_bytes(payload_max));
   }
+}
+
+// A row of which some column is too large to be read. Its id may be that column: it is looked at
+// all the same, since by the fingerprint no other event is taken for this one.
+std::optional<Message> RowReader::unreadable(const Picked& picked, std::uint64_t limit) {
+  const ValueLimit none(connection_, INT_MAX);
+  auto rows = fingerprint_.rows(picked.key);
+  if (!rows.next()) return std::nullopt;
+  Message message;
+  message.row = to_row_id(picked.key, picked.place, static_cast<std::uint32_t>(rows.integer(0)));
+  message.defect = fmt::format("a column holds more than {} bytes", limit);
+  message.payload_size = picked.payload_size;
+  return message;
 }
 
 Message RowReader::named(const Query::Rows& rows, const Picked& picked, bool loads) {

@@ -36,6 +36,7 @@ class RowReader {
   void load_each(std::span<const Picked> rows, LeaseId lease, std::uint64_t payload_max,
                  Loaded& loaded);
   std::optional<Message> read(const Picked& picked, std::uint64_t payload_max);
+  std::optional<Message> unreadable(const Picked& picked, std::uint64_t limit);
   Message named(const Query::Rows& rows, const Picked& picked, bool loads);
   Message complete(Message message, const Picked& picked, LeaseId lease);
   void read_history(const Picked& picked, Message& message);
@@ -48,6 +49,7 @@ class RowReader {
   Query one_;
   Query run_;
   Query leased_;
+  Query fingerprint_;
 };
 
 }  // namespace outbox::sqlite

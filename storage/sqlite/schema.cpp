@@ -147,12 +147,11 @@ bool is_unique(Connection& connection, const std::string& table, const TableColu
 // Without AUTOINCREMENT SQLite gives the number of a row that was deleted to the next one, and what
 // was noted of the first would be taken for the second.
 bool may_come_again(Connection& connection, const std::string& table, const TableColumn& key) {
-  if (!key.rowid) return false;
-  Query find(connection.database(),
-             "SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = ?1 "
-             "AND sql NOT LIKE '%AUTOINCREMENT%'");
-  auto rows = find.rows(table);
-  return rows.next();
+  int autoincrement = 0;
+  sqlite3_table_column_metadata(connection.database().getHandle(), "main", table.c_str(),
+                                key.name.c_str(), nullptr, nullptr, nullptr, nullptr,
+                                &autoincrement);
+  return key.rowid && autoincrement == 0;
 }
 
 void require_rowid(Connection& connection, const std::string& table) {
@@ -260,11 +259,13 @@ std::vector<TableColumn> columns_of(Connection& connection, const std::string& t
   Query list(connection.database(),
              "SELECT name, type, pk = 1 AND upper(type) = 'INTEGER' AND (SELECT count(*) FROM "
              "pragma_table_xinfo(?1, 'main') WHERE pk > 0) = 1 AND NOT EXISTS (SELECT 1 FROM "
-             "pragma_index_list(?1, 'main') WHERE origin = 'pk') "
+             "pragma_index_list(?1, 'main') WHERE origin = 'pk'), hidden IN (2, 3) "
              "FROM pragma_table_xinfo(?1, 'main')");
   std::vector<TableColumn> result;
   auto rows = list.rows(table);
-  while (rows.next()) result.push_back({rows.text(0), rows.text(1), rows.integer(2) != 0});
+  while (rows.next()) {
+    result.push_back({rows.text(0), rows.text(1), rows.integer(2) != 0, rows.integer(3) != 0});
+  }
   return result;
 }
 

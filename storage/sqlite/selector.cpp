@@ -34,7 +34,9 @@ Selector::Selector(Connection& connection, const Sql& sql, std::string outbox)
       times_(connection, sql.mapping().times),
       open_of_key_(connection.database(), key_sql(sql, sql.from_open_key(), sql.is_open())),
       dead_of_key_(connection.database(), key_sql(sql, sql.from_dead_key(), sql.is_dead())),
-      span_(connection.database(), sql.span()) {}
+      count_(sql.has_key_index() ? std::optional<Query>()
+                                 : std::optional<Query>(std::in_place, connection.database(),
+                                                        sql.count(kUnindexedMax + 1))) {}
 
 Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   request_ = request;
@@ -60,10 +62,10 @@ Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
 
 // Each row's predecessors would be looked for in the whole table, under the write lock.
 std::optional<std::string> Selector::obstacle(const LeaseRequest& request) {
-  const bool keyed = request.ordering == Ordering::key &&
-                     !sql_.mapping().columns.ordering_key.empty() && !sql_.has_key_index();
-  if (!keyed) return std::nullopt;
-  auto rows = span_.rows();
+  const bool keyed =
+      request.ordering == Ordering::key && !sql_.mapping().columns.ordering_key.empty();
+  if (!keyed || !count_) return std::nullopt;
+  auto rows = count_->rows();
   if (!rows.next() || rows.integer(0) <= kUnindexedMax) return std::nullopt;
   return fmt::format(
       "the table {} is too large for relay.ordering: key without an index on {}: {} (or set "

@@ -90,7 +90,7 @@ class Selector {
   TimeReader times_;
   Query open_of_key_;
   Query dead_of_key_;
-  Query span_;
+  std::optional<Query> count_;  // where no index of keys helps
 
   // Kept between calls.
   BlockedKeys blocked_;

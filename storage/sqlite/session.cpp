@@ -26,8 +26,8 @@ Session::Session(const std::string& path, const Mapping& wanted, bool may_create
       settler(connection, sql, outbox, side_rows),
       selector(connection, sql, outbox),
       reader(connection, sql, outbox, side_rows, clocks),
-      registration(connection, outbox, clocks),
-      peers(connection, outbox, clocks),
+      registration(connection, sql, outbox, clocks),
+      peers(connection, sql, outbox, clocks),
       operators_orders(connection.database(),
                        "SELECT max(isolated <> 0), max(paused <> 0), "
                        "max(CASE WHEN isolated <> 0 THEN reason END) FROM outbox_relay_brokers "

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <string>
 
 #include "storage/sqlite/conditions.h"
@@ -52,9 +53,8 @@ class Sql {
   std::string create_key_index() const;
   std::string create_pending_index() const;
 
-  // How far the first and the last row are apart: about how many a walk through the table reads.
-  // NULL for an empty one.
-  std::string span() const;
+  // How many rows the table has, as far as `most`. Walks so far: not to be asked each turn.
+  std::string count(std::int64_t most) const;
 
   // As far as the table's own columns tell.
   std::string is_pending() const { return sqlite::is_pending(mapping_, kAlias); }

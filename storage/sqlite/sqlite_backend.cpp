@@ -24,6 +24,7 @@ class SettingsCheck {
     alone("table", [this](StoreSettings& part) { part.table = settings_.table; });
     alone("preset", [this](StoreSettings& part) { part.preset = settings_.preset; });
     alone("times", [this](StoreSettings& part) { part.times = settings_.times; });
+    alone("guids", [this](StoreSettings& part) { part.guids = settings_.guids; });
     for (const auto& column : settings_.columns) {
       alone("columns." + column.first, [&](StoreSettings& part) { part.columns = {column}; });
     }

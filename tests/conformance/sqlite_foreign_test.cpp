@@ -1,6 +1,10 @@
 // Beginning and working on tables of somebody else's.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
 #include "storage/sqlite/adoption.h"
 #include "storage/sqlite/schema.h"
 #include "tests/conformance/mapped_fixture.h"
@@ -67,6 +71,77 @@ TEST_CASE("a table that has grown too large for its order settles what is held, 
   REQUIRE(begin != std::string::npos);
   fixture.application().exec(stuck.error.substr(begin, stuck.error.find(';', begin) - begin));
   CHECK(ids_of(committed(relay.turn())).size() == 100);
+}
+
+TEST_CASE("numbers with gaps make no table a large one") {
+  TableShape shape = dotnet();
+  shape.create =
+      "CREATE TABLE box (n INTEGER PRIMARY KEY AUTOINCREMENT, Id TEXT UNIQUE, Type TEXT, Payload "
+      "TEXT, OccurredOnUtc TEXT, ProcessedOnUtc TEXT, OrderingKey TEXT)";
+  shape.settings.columns = {{"sequence", "n"}};
+  ForeignFixture fixture(shape);
+  fixture.add("'a'", "'k'");
+  fixture.application().exec("UPDATE box SET n = 7000000000000000000");
+  fixture.add("'b'", "'k'");
+  Client relay(fixture);
+  relay.request.ordering = Ordering::key;
+  CHECK(ids_of(committed(relay.turn())) == Ids{"a", "b"});
+  // A number below those that were seen is found within seconds.
+  fixture.application().exec("INSERT INTO box (n, Id, Type, Payload) VALUES (5, 'low', 't', 'p')");
+  fixture.advance(2s);
+  CHECK(ids_of(committed(relay.turn())) == Ids{"low"});
+}
+
+TEST_CASE("an adoption leaves alone what comes while it runs") {
+  ForeignFixture fixture(dotnet());
+  for (int i = 0; i < 3000; ++i) fixture.add("'old" + std::to_string(i) + "'");
+  std::atomic<bool> done = false;
+  std::uint64_t written = 0;
+  std::thread application([&] {
+    SQLite::Database database(fixture.path(), SQLite::OPEN_READWRITE, 5000);
+    while (!done) {
+      database.exec("INSERT INTO box (Id, Type, Payload, OccurredOnUtc) VALUES ('new' || " +
+                    std::to_string(written) + ", 't', 'p', datetime('now'))");
+      ++written;
+    }
+  });
+  AdoptionOrder order = fixture.skip_all();
+  const AdoptionCount count = fixture.adopt(order);
+  done = true;
+  application.join();
+  REQUIRE(written > 0);
+  CHECK(count.skipped >= 3000);
+  CHECK(count.skipped < 3000 + written);
+  Client relay(fixture);
+  Turn turn = committed(relay.turn());
+  while (turn.leased.empty() && turn.more) turn = committed(relay.turn());
+  REQUIRE_FALSE(turn.leased.empty());
+  CHECK(turn.leased.front().id.starts_with("new"));
+}
+
+TEST_CASE("a key may come again whatever a comment says") {
+  TableShape shape = dotnet();
+  shape.create =
+      "CREATE TABLE box (Id INTEGER PRIMARY KEY /* no AUTOINCREMENT: slower */, Type TEXT, Payload "
+      "TEXT, ProcessedOnUtc TEXT)";
+  const MappedFixture fixture(shape);
+  sqlite::Connection connection(fixture.path(), 1s);
+  CHECK_THROWS_WITH_AS(sqlite::require_outbox(connection, sqlite::mapping_of(fixture.settings())),
+                       doctest::Contains("AUTOINCREMENT"), sqlite::Unusable);
+}
+
+TEST_CASE("a column that nobody can write is not taken for the state") {
+  TableShape shape = dotnet();
+  shape.create =
+      "CREATE TABLE box (Id TEXT PRIMARY KEY, Type TEXT, Payload TEXT, ProcessedOnUtc TEXT, Status "
+      "TEXT AS (iif(ProcessedOnUtc IS NULL, 'Pending', 'Processed')))";
+  const MappedFixture fixture(shape);
+  sqlite::Connection connection(fixture.path(), 1s);
+  StoreSettings settings = fixture.settings();
+  CHECK_THROWS_WITH_AS(sqlite::require_outbox(connection, sqlite::mapping_of(settings)),
+                       doctest::Contains("store.columns.status: \"\""), sqlite::Unusable);
+  settings.columns = {{"status", ""}};
+  CHECK(sqlite::require_outbox(connection, sqlite::mapping_of(settings)).columns.status.empty());
 }
 
 TEST_CASE("what is leased or decided is not skipped by an adoption") {

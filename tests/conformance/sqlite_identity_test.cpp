@@ -42,6 +42,66 @@ TEST_CASE("what was noted of a row is not taken for another one in its place") {
   }
 }
 
+TEST_CASE("a defect that was noted of one event kills no other in its place") {
+  SqliteFixture fixture;
+  const std::string schema = fixture.application()
+                                 .execAndGet(
+                                     "SELECT group_concat(sql, ';') FROM sqlite_schema "
+                                     "WHERE tbl_name = 'outbox_messages'")
+                                 .getString();
+  fixture.insert({.id = "broken", .headers = std::string(6u << 20, 'h')});
+  Client relay(fixture);
+  const Turn turn = committed(relay.turn());
+  REQUIRE(turn.leased.size() == 1);
+  CHECK(turn.leased[0].defect == "a column holds more than 4194304 bytes");
+  committed(relay.settle({dead(turn.leased[0], DeadReason::invalid_row)}));
+  CHECK(fixture.open_desk()->dead_letters({}).value.size() == 1);
+  fixture.application().exec("DROP TABLE outbox_messages; " + schema);
+  fixture.insert({.id = "innocent"});
+  fixture.advance(2s);
+  CHECK(fixture.open_desk()->dead_letters({}).value.empty());
+  CHECK(ids_of(committed(relay.turn())) == Ids{"innocent"});
+}
+
+TEST_CASE("who takes over forgets what was noted of another event, and doubts this one") {
+  SqliteFixture fixture;
+  fixture.insert({.id = "one"});
+  {
+    Client relay(fixture);
+    committed(relay.settle({retry(committed(relay.turn()).leased.at(0), 1s)}));
+  }
+  fixture.application().exec("UPDATE outbox_messages SET id = 'two'");
+  for (int crash = 0; crash < 3; ++crash) {
+    fixture.advance(2s);
+    Client relay(fixture);
+    const Turn turn = committed(relay.turn());
+    REQUIRE(ids_of(turn) == Ids{"two"});
+    CHECK(turn.leased[0].history.outcome_unknown == (crash > 0));
+    CHECK(turn.leased[0].alone == (crash > 1));
+    CHECK(turn.leased[0].history.counted == 0);
+    relay.die();
+  }
+}
+
+TEST_CASE("an event is not doubted for another one that had its key") {
+  SqliteFixture fixture;
+  fixture.insert({.id = "one"});
+  {
+    Client relay(fixture);
+    committed(relay.turn());
+    relay.die();
+  }
+  Client other(fixture);
+  const Turn turn = committed(other.turn());
+  REQUIRE(turn.leased.at(0).history.outcome_unknown);
+  committed(other.settle({released(turn.leased[0])}));
+  fixture.application().exec("UPDATE outbox_messages SET id = 'two'");
+  fixture.advance(2s);
+  const Turn next = committed(other.turn());
+  REQUIRE(ids_of(next) == Ids{"two"});
+  CHECK_FALSE(next.leased[0].history.outcome_unknown);
+}
+
 TEST_CASE("a settlement marks no other row in the place of the one that was leased") {
   for (const char* verdict : {"delivered", "retry", "dead", "released"}) {
     CAPTURE(verdict);

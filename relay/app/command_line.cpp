@@ -204,7 +204,13 @@ class CommandLine {
     command->add_flag("--all", adopt_.all, "send all of them");
     command
         ->add_option_function<std::string>(
-            "--since", [this](const std::string& text) { adopt_.since = parse_instant(text); },
+            "--since",
+            [this](const std::string& text) {
+              adopt_.since = parse_instant(text);
+              if (adopt_.since) return;
+              usage_mistake(fmt::format("--since {}: write a time such as 2026-11-30T18:00:00Z",
+                                        printable(text)));
+            },
             "send those of events since then, or since so long ago; leave the others alone")
         ->type_name("TIME")
         ->transform(as_time);

@@ -1,9 +1,10 @@
 #include "relay/app/command_options.h"
 
+#include <fmt/chrono.h>
+
 #include <chrono>
 #include <regex>
 
-#include "relay/app/log.h"
 #include "relay/app/units.h"
 
 namespace outbox {
@@ -18,7 +19,9 @@ std::string as_time(const std::string& text) {
         fmt::format("{}: write how long ago, such as 2h, or a time, such as 2026-11-30T18:00:00Z",
                     printable(text)));
   }
-  return format_time(std::chrono::system_clock::now() - ago.value);
+  const auto then =
+      std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now() - ago.value);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(then));
 }
 
 void add_output(CLI::App& command, OutputFormat& output, Lines lines) {

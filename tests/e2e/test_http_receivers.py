@@ -286,7 +286,7 @@ def test_a_bearer_token_that_changes_is_used_at_once(world):
     ({"headers": {"X-Tenant": "hidden\nX-Injected: 1"}}, "line break"),
     ({"headers": {"Authorization": "hidden"}, "bearerTokenFile": "/dev/null"},
      "/dev/null is empty"),
-    ({"signingKeyFile": "/no/such/file"}, "signingKeyFile: the file /no/such/file can't be read"),
+    ({"signingKeyFile": "/no/such/file"}, "the file /no/such/file can't be read"),
     ({"envelope": "masstransit"}, "is not part of this version"),
 ])
 def test_what_can_not_work_is_refused_at_start(world, settings, why):

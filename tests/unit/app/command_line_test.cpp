@@ -183,7 +183,7 @@ TEST_CASE_FIXTURE(CommandFixture,
   CHECK(run({"run", "--no-such-flag"}).talk.find("outbox-relay run --help") != std::string::npos);
   CHECK(run({"messages", "show"}).talk.find("outbox-relay messages show --help") !=
         std::string::npos);
-  CHECK(run({"adopt", "--since", "then\x1b"}).talk.find("--since then\\u001b: write a time") !=
+  CHECK(run({"adopt", "--since", "then\x1b"}).talk.find("then\\u001b: write how long ago") !=
         std::string::npos);
 }
 

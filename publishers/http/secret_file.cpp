@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <system_error>
 
@@ -23,6 +24,12 @@ struct FileCloser {
 
 Secret read_secret_file(const std::string& path, std::size_t size_max) {
   Secret secret;
+  // To open a pipe would wait for somebody to write to it, perhaps for ever.
+  std::error_code ignored;
+  if (std::filesystem::is_fifo(path, ignored)) {
+    secret.error = fmt::format("{} is a pipe: name a file", path);
+    return secret;
+  }
   const std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "re"));
   const int open_error = errno;
   if (!file) {

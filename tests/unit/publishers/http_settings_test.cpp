@@ -1,7 +1,10 @@
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include "publishers/http/http_publisher.h"
+#include "publishers/http/secret_file.h"
 #include "tests/temporary_file.h"
+#include "tests/temporary_folder.h"
 
 namespace outbox {
 
@@ -23,6 +26,13 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 }  // namespace
+
+TEST_CASE("a pipe in the place of a secret is refused rather than waited for") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.file("token");
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  CHECK(read_secret(path).error == path + " is a pipe: name a file");
+}
 
 TEST_CASE("headers in files are checked like those in the configuration") {
   const TemporaryFile secret("a-key\n");

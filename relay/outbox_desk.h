@@ -206,9 +206,8 @@ class OutboxDesk {
   virtual Answer<std::uint64_t> discard(const DeadLetterFilter& filter, const std::string& reason,
                                         const Progress& progress) = 0;
 
-  // Isolates the broker's circuit until it is let go; recorded with its reason in
-  // outbox_relay_brokers, read by every relay of this outbox with its next turn. Returns whether
-  // that changed anything.
+  // Isolates the broker's circuit until it is let go; recorded with its reason, and read by every
+  // relay of this outbox with its next turn. Returns whether that changed anything.
   virtual Answer<bool> hold_circuit(bool hold, const std::string& reason) = 0;
 
   // The same for leasing as a whole: a paused relay leases nothing and settles what it holds.

@@ -7,8 +7,8 @@
 
 namespace outbox::sqlite {
 
-// See OutboxDesk::hold_circuit() and OutboxDesk::pause(). Both return whether they changed anything
-// and are recorded in any case.
+// See OutboxDesk::hold_circuit() and OutboxDesk::pause(). Both return whether they changed
+// anything: what stands already is not recorded again.
 bool order_isolation(Desk& desk, bool isolated, const std::string& reason);
 bool order_pause(Desk& desk, bool paused, const std::string& reason);
 

@@ -21,7 +21,7 @@ struct RowHandle {
 // Never kAnyFingerprint.
 std::uint32_t fingerprint_of_id(std::string_view event_id);
 
-// Of a row whose id could not be read.
+// Stands for any event: in notes that an earlier version wrote.
 constexpr std::uint32_t kAnyFingerprint = 0;
 
 // "42-1a2b3c4d" where the place is the key, else with the key behind: "42-1a2b3c4d-t<text>",

@@ -14,6 +14,13 @@ DeadLetterFilter filter_of(std::vector<std::string> ids, std::string event_type,
   return filter;
 }
 
+// The next two rows become dead letters.
+void bury_two(Client& relay) {
+  const Turn turn = done(relay.turn());
+  done(relay.settle({dead(turn.leased.at(0), DeadReason::permanent),
+                     dead(turn.leased.at(1), DeadReason::permanent)}));
+}
+
 TEST_CASE("the desk counts what waits, what is leased and what is dead") {
   Outbox outbox;
   Client relay(*outbox.fixture);
@@ -156,9 +163,7 @@ TEST_CASE("a dead letter that refuses to be deleted stays, is told, and spoils n
   Outbox outbox;
   outbox.insert({"a", "b"});
   Client relay(*outbox.fixture);
-  const Turn turn = done(relay.turn());
-  done(relay.settle({dead(turn.leased.at(0), DeadReason::permanent),
-                     dead(turn.leased.at(1), DeadReason::permanent)}));
+  bury_two(relay);
   outbox.fixture->refuse_changes("a");
   const auto desk = outbox.fixture->open_desk();
   const auto discarded = desk->discard({}, "all", {});
@@ -356,9 +361,7 @@ TEST_CASE("what is known of a message that is gone is its trail in the audit") {
   Outbox outbox;
   outbox.insert({"a", "b"});
   Client relay(*outbox.fixture);
-  const Turn turn = done(relay.turn());
-  done(relay.settle({dead(turn.leased.at(0), DeadReason::permanent),
-                     dead(turn.leased.at(1), DeadReason::permanent)}));
+  bury_two(relay);
   const auto desk = outbox.fixture->open_desk();
   REQUIRE(desk->discard(filter_of({"a"}, "", ""), "sent by hand", {}).value == 1);
   REQUIRE(desk->message("a", 0).value.empty());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <thread>
 
 #include "storage/sqlite/identifiers.h"
 
@@ -11,6 +12,8 @@ namespace outbox::sqlite {
 namespace {
 
 constexpr auto kCheckpointInterval = std::chrono::seconds{1};
+// SQLite's own wait grows to 100 ms, and so misses the short gaps that a busy writer leaves.
+constexpr auto kLockPoll = std::chrono::milliseconds{1};
 
 FileIdentity require_file(const std::string& path) {
   if (std::string problem = location_problem(path); !problem.empty()) throw Unusable(problem);
@@ -82,6 +85,7 @@ bool is_unusable(const SQLite::Exception& error) {
 
 Connection::Connection(const std::string& path, std::chrono::milliseconds busy_timeout)
     : path_(path),
+      busy_timeout_(busy_timeout),
       identity_(require_file(path)),
       database_(path, SQLite::OPEN_READWRITE | SQLite::OPEN_NOMUTEX,
                 static_cast<int>(busy_timeout.count())),
@@ -92,10 +96,10 @@ Connection::Connection(const std::string& path, std::chrono::milliseconds busy_t
       commit_(database_, "COMMIT"),
       rollback_(database_, "ROLLBACK") {
   if (!same_file()) throw Unusable(fmt::format("the database {} has just been replaced", path));
-  configure(busy_timeout);
+  configure();
 }
 
-void Connection::configure(std::chrono::milliseconds busy_timeout) {
+void Connection::configure() {
   sqlite3* handle = database_.getHandle();
   if (sqlite3_db_readonly(handle, "main") != 0) {
     throw Unusable(fmt::format("the database {} can only be read, not written", path_));
@@ -114,7 +118,16 @@ void Connection::configure(std::chrono::milliseconds busy_timeout) {
   page_size_ = database_.execAndGet("PRAGMA page_size").getInt();
   // Takes the place of SQLite's own hook, which checkpoints every thousand pages.
   sqlite3_wal_hook(handle, &Connection::on_wal_commit, this);
-  database_.setBusyTimeout(static_cast<int>(busy_timeout.count()));
+  sqlite3_busy_handler(handle, &Connection::on_busy, this);
+}
+
+int Connection::on_busy(void* self, int tries) {
+  auto& connection = *static_cast<Connection*>(self);
+  const auto now = std::chrono::steady_clock::now();
+  if (tries == 0) connection.busy_since_ = now;
+  if (now - connection.busy_since_ >= connection.busy_timeout_) return 0;
+  std::this_thread::sleep_for(kLockPoll);
+  return 1;
 }
 
 void Connection::require_wal() {

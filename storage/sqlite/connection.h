@@ -47,6 +47,7 @@ bool is_too_big(const SQLite::Exception& error);
 class Connection {
  public:
   // Opens an existing file in WAL mode for a relay or a desk. Throws Unusable or SQLite::Exception.
+  // A lock that another holds is waited for as long as `busy_timeout`.
   Connection(const std::string& path, std::chrono::milliseconds busy_timeout);
 
   Connection(const Connection&) = delete;
@@ -82,10 +83,13 @@ class Connection {
 
  private:
   static int on_wal_commit(void* self, sqlite3*, const char*, int pages);
+  static int on_busy(void* self, int tries);
   static std::int64_t number(Query& query);
-  void configure(std::chrono::milliseconds busy_timeout);
+  void configure();
 
   std::string path_;
+  std::chrono::milliseconds busy_timeout_;
+  std::chrono::steady_clock::time_point busy_since_;
   FileIdentity identity_;
   SQLite::Database database_;
   int page_size_ = 4096;

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <thread>
 
 #include "storage/sqlite/adoption.h"
@@ -95,11 +94,10 @@ TEST_CASE("numbers with gaps make no table a large one") {
 TEST_CASE("an adoption leaves alone what comes while it runs") {
   ForeignFixture fixture(dotnet());
   for (int i = 0; i < 3000; ++i) fixture.add("'old" + std::to_string(i) + "'");
-  std::atomic<bool> done = false;
   std::uint64_t written = 0;
-  std::thread application([&] {
+  std::jthread application([&](const std::stop_token& done) {
     SQLite::Database database(fixture.path(), SQLite::OPEN_READWRITE, 5000);
-    while (!done) {
+    while (!done.stop_requested()) {
       database.exec("INSERT INTO box (Id, Type, Payload, OccurredOnUtc) VALUES ('new' || " +
                     std::to_string(written) + ", 't', 'p', datetime('now'))");
       ++written;
@@ -107,7 +105,7 @@ TEST_CASE("an adoption leaves alone what comes while it runs") {
   });
   AdoptionOrder order = fixture.skip_all();
   const AdoptionCount count = fixture.adopt(order);
-  done = true;
+  application.request_stop();
   application.join();
   REQUIRE(written > 0);
   CHECK(count.skipped >= 3000);

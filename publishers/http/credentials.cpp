@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "publishers/http/secret_file.h"
+#include "publishers/wire/secret_file.h"
 #include "publishers/wire/text.h"
 
 namespace outbox {

@@ -7,9 +7,9 @@
 
 #include "publishers/http/broker_test.h"
 #include "publishers/http/http_publisher.h"
-#include "publishers/http/secret_file.h"
 #include "publishers/http/signing.h"
 #include "publishers/wire/fields.h"
+#include "publishers/wire/secret_file.h"
 #include "publishers/wire/text.h"
 
 namespace outbox {

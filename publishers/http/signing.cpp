@@ -12,7 +12,7 @@
 #include <optional>
 #include <utility>
 
-#include "publishers/http/secret_file.h"
+#include "publishers/wire/secret_file.h"
 #include "publishers/wire/text.h"
 
 namespace outbox {

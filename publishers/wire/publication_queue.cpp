@@ -31,6 +31,19 @@ bool PublicationQueue::take(Publication& publication) {
   return true;
 }
 
+bool PublicationQueue::try_take(Publication& publication) {
+  const std::lock_guard lock(mutex_);
+  if (waiting_.empty()) return false;
+  publication = std::move(waiting_.front());
+  waiting_.pop_front();
+  return true;
+}
+
+bool PublicationQueue::closed() {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
 // The place is free before the receipt is seen, or a relay that submits on the last receipt could
 // find the queue still full and wait for one that never comes.
 void PublicationQueue::report(Receipt receipt) {

@@ -25,6 +25,10 @@ class PublicationQueue {
   // Waits for a publication; false once the queue is closed. Who takes one owes a report().
   bool take(Publication& publication);
 
+  // The same without waiting; false if there is none.
+  bool try_take(Publication& publication);
+  bool closed();
+
   void report(Receipt receipt);
 
   // Reports what nobody has taken as cancelled.

@@ -2,7 +2,7 @@
 #include <sys/stat.h>
 
 #include "publishers/http/http_publisher.h"
-#include "publishers/http/secret_file.h"
+#include "publishers/wire/secret_file.h"
 #include "tests/temporary_file.h"
 #include "tests/temporary_folder.h"
 

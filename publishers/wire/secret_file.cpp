@@ -1,4 +1,4 @@
-#include "publishers/http/secret_file.h"
+#include "publishers/wire/secret_file.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,292 @@
+#include "publishers/rabbitmq/rabbitmq_publisher.h"
+
+#include <amqp.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "publishers/rabbitmq/link_test.h"
+#include "publishers/wire/quiet_thread.h"
+#include "publishers/wire/secret_file.h"
+
+namespace outbox {
+
+namespace {
+
+// Larger windows buy little and multiply the latency.
+constexpr std::size_t kWindow = 128;
+// Heartbeats want to be looked after.
+constexpr std::chrono::milliseconds kTick{500};
+constexpr std::size_t kReasonMax = 512;
+
+}  // namespace
+
+RabbitmqPublisher::RabbitmqPublisher(const PublisherSettings& settings, const Clock& clock,
+                                     ReceiptSink& sink)
+    : settings_(settings),
+      endpoint_(parse_amqp_endpoint(settings.url).endpoint),
+      builder_(settings),
+      clock_(clock),
+      guard_(clock),
+      queue_(settings.queue_max, sink),
+      thread_(start_quiet_thread([this] { work(); })) {}
+
+RabbitmqPublisher::~RabbitmqPublisher() {
+  queue_.close();
+  wake_.ring();
+  thread_.join();
+}
+
+std::size_t RabbitmqPublisher::submit(std::span<const Publication> publications) {
+  const std::size_t taken = queue_.submit(publications);
+  if (taken > 0) wake_.ring();
+  return taken;
+}
+
+void RabbitmqPublisher::recall() {
+  queue_.recall();
+  recall_.store(true);
+  wake_.ring();
+}
+
+void RabbitmqPublisher::work() {
+  while (true) {
+    hear();
+    expire();
+    start_all();
+    if (queue_.closed() && flights_.empty() && !held_back_) return;
+    if (!link_ || !link_->has_more()) wait();
+  }
+}
+
+// One publication more stands in held_back_; false if there is none.
+bool RabbitmqPublisher::take_next() {
+  if (recall_.exchange(false) || queue_.closed()) {
+    if (held_back_) {
+      report_unsent(*held_back_, Outcome::cancelled, "called back before it began");
+    }
+    held_back_.reset();
+  }
+  if (held_back_) return true;
+  Publication publication;
+  if (!queue_.try_take(publication)) return false;
+  held_back_ = std::move(publication);
+  return true;
+}
+
+void RabbitmqPublisher::start_all() {
+  while (flights_.size() < kWindow && blocked_.empty() && take_next()) {
+    const AmqpMessage message = builder_.build(*held_back_);
+    if (!message.error.empty()) {
+      report_unsent(*held_back_, Outcome::refused, "not sent: " + message.error);
+    } else if (clock_.now() > held_back_->start_by) {
+      report_unsent(*held_back_, Outcome::cancelled, "too late to start within the lease");
+    } else if (!may_start(message.exchange)) {
+      return;
+    } else {
+      start(*held_back_, message);
+    }
+    held_back_.reset();
+  }
+}
+
+bool RabbitmqPublisher::may_start(const std::string& exchange) const {
+  if (flights_.empty()) return true;
+  return !suspects_.contains(exchange) && !alone_;
+}
+
+void RabbitmqPublisher::start(const Publication& publication, const AmqpMessage& message) {
+  Flight flight;
+  flight.publication = publication;
+  flight.exchange = message.exchange;
+  flight.start = clock_.now();
+  flight.deadline = flight.start + settings_.publish_timeout;
+  LinkError error;
+  if (!link_ && !connect(flight.deadline, error)) {
+    report(flight, error.outcome, error.reason, false, incident_);
+    fail_waiting(error);
+    return;
+  }
+  if (auto missing = link_->find_exchange(message.exchange, flight.deadline)) {
+    if (missing->outcome == Outcome::misconfigured) {
+      report(flight, missing->outcome, missing->reason, false, 0);
+      return;
+    }
+    lose(missing->reason, Outcome::transport);
+    report(flight, Outcome::transport, missing->reason, false, incident_);
+    return;
+  }
+  alone_ = suspects_.contains(message.exchange);
+  if (const auto lost = link_->publish(message, flight.deadline)) {
+    lose(lost->reason, Outcome::transport);
+    // How much of it is on the wire, nobody knows.
+    report(flight, lost->outcome, lost->reason, lost->outcome == Outcome::transport, incident_);
+    return;
+  }
+  flights_.add(link_->last_tag(), std::move(flight));
+}
+
+// Each of those that wait would have met the same.
+void RabbitmqPublisher::fail_waiting(const LinkError& error) {
+  Publication publication;
+  for (std::size_t i = 1; i < kWindow && queue_.try_take(publication); ++i) {
+    Flight flight;
+    flight.publication = std::move(publication);
+    flight.start = clock_.now();
+    report(flight, error.outcome, error.reason, false, incident_);
+  }
+}
+
+bool RabbitmqPublisher::connect(Time deadline, LinkError& error) {
+  AmqpEndpoint endpoint = endpoint_;
+  if (!settings_.password_file.empty()) {
+    Secret password = read_secret(settings_.password_file);
+    if (!password.error.empty()) {
+      error = {Outcome::misconfigured, "passwordFile: " + password.error};
+      return false;
+    }
+    endpoint.username = settings_.username;
+    endpoint.password = std::move(password.text);
+  }
+  blocked_.clear();
+  alone_ = false;
+  link_ = AmqpLink::open(endpoint, settings_.tls, deadline, clock_, guard_, error);
+  if (!link_) ++incident_;
+  return link_ != nullptr;
+}
+
+void RabbitmqPublisher::wait() {
+  const Time now = clock_.now();
+  Duration left = kTick;
+  if (const auto deadline = flights_.next_deadline()) left = std::min(left, *deadline - now);
+  const auto rounded = std::chrono::ceil<std::chrono::milliseconds>(std::max(left, Duration{0}));
+  std::array<pollfd, 2> descriptors{{{wake_.descriptor(), POLLIN, 0}, {-1, POLLIN, 0}}};
+  if (link_) descriptors[1].fd = link_->socket();
+  ::poll(descriptors.data(), descriptors.size(), static_cast<int>(rounded.count()));
+  wake_.clear();
+}
+
+void RabbitmqPublisher::hear() {
+  while (link_) {
+    const auto event = link_->next();
+    if (!event) return;
+    std::visit([this](const auto& what) { on(what); }, *event);
+  }
+}
+
+void RabbitmqPublisher::on(const amqp::Confirm& confirm) {
+  for (const Flight& flight : flights_.settle(confirm.tag, confirm.multiple)) {
+    if (!flight.returned.empty()) {
+      report(flight, Outcome::misconfigured, flight.returned, false, 0);
+    } else if (confirm.taken) {
+      suspects_.erase(flight.exchange);
+      report(flight, Outcome::confirmed, {}, false, 0);
+    } else {
+      report(flight, Outcome::transport,
+             "the broker did not take it (basic.nack): a queue is full or has failed", false, 0);
+    }
+  }
+  if (flights_.empty()) alone_ = false;
+}
+
+void RabbitmqPublisher::on(const amqp::Return& back) {
+  flights_.mark_returned(back.id, back.reason);
+}
+
+void RabbitmqPublisher::on(const amqp::Blocked& blocked) {
+  blocked_ = blocked.reason;
+  blocked_since_ = clock_.now();
+}
+
+// Which message the broker means, it does not say. One that was alone can only be meant itself;
+// else those to the exchange that it names are suspected, and all others go again.
+void RabbitmqPublisher::on(const amqp::Closed& closed) {
+  const Outcome outcome = closed.code == AMQP_PRECONDITION_FAILED ? Outcome::refused
+                          : closed.code == AMQP_NOT_FOUND || closed.code == AMQP_ACCESS_REFUSED
+                              ? Outcome::misconfigured
+                              : Outcome::transport;
+  lose(closed.reason, outcome);
+}
+
+// Ends everything in flight together with the connection.
+void RabbitmqPublisher::lose(const std::string& reason, Outcome outcome) {
+  link_.reset();
+  blocked_.clear();
+  ++incident_;
+  const std::vector<Flight> flights = flights_.take_all();
+  const bool blamed = outcome != Outcome::transport;
+  for (const Flight& flight : flights) {
+    if (blamed) suspects_.insert(flight.exchange);
+    const bool guilty = blamed && flights.size() == 1;
+    report(flight, guilty ? outcome : Outcome::transport, reason, !guilty, incident_);
+  }
+  alone_ = false;
+}
+
+void RabbitmqPublisher::expire() {
+  const Time now = clock_.now();
+  const std::string in_time = fmt::format("no confirm in time ({})",
+                                          std::chrono::duration<double>(settings_.publish_timeout));
+  for (const Flight& flight : flights_.take_expired(now)) {
+    if (blocked_.empty()) {
+      report(flight, Outcome::transport, in_time, true, 0);
+    } else {
+      report(flight, Outcome::throttled, blocked_, true, 0);
+    }
+  }
+  const bool patient = now - blocked_since_ < settings_.publish_timeout;
+  if (!blocked_.empty() && !patient) turn_away();
+}
+
+// Nobody waits longer for the broker to be unblocked than an attempt lasts.
+void RabbitmqPublisher::turn_away() {
+  while (take_next()) {
+    report_unsent(*held_back_, Outcome::throttled, described(blocked_));
+    held_back_.reset();
+  }
+}
+
+void RabbitmqPublisher::report_unsent(const Publication& publication, Outcome outcome,
+                                      const std::string& reason) {
+  Receipt receipt;
+  receipt.ticket = publication.ticket;
+  receipt.outcome = outcome;
+  receipt.reason = reason.substr(0, kReasonMax);
+  queue_.report(std::move(receipt));
+}
+
+void RabbitmqPublisher::report(const Flight& flight, Outcome outcome, const std::string& reason,
+                               bool unknown, std::uint64_t incident) {
+  Receipt receipt;
+  receipt.ticket = flight.publication.ticket;
+  receipt.outcome = outcome;
+  receipt.sent = true;
+  receipt.outcome_unknown = unknown;
+  receipt.took = clock_.now() - flight.start;
+  receipt.incident = incident;
+  if (!reason.empty()) receipt.reason = described(reason).substr(0, kReasonMax);
+  queue_.report(std::move(receipt));
+}
+
+std::string RabbitmqPublisher::described(const std::string& reason) const {
+  return fmt::format("{}: {}", endpoint_.label, reason);
+}
+
+void add_rabbitmq_publisher(Backends& backends) {
+  PublisherBackend backend;
+  backend.check = check_rabbitmq_settings;
+  backend.open = [](const PublisherSettings& settings, const Clock& clock, ReceiptSink& sink) {
+    const auto defects = check_rabbitmq_settings(settings);
+    if (!defects.empty()) throw SettingsError(describe(defects));
+    return std::unique_ptr<Publisher>(std::make_unique<RabbitmqPublisher>(settings, clock, sink));
+  };
+  backend.test = test_rabbitmq_broker;
+  backends.publishers["amqp"] = backend;
+  backends.publishers["amqps"] = std::move(backend);
+}
+
+}  // namespace outbox

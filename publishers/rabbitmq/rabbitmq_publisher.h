@@ -1,0 +1,91 @@
+// Publishes events to RabbitMQ over AMQP 0-9-1, with publisher confirms.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "publishers/rabbitmq/amqp_link.h"
+#include "publishers/rabbitmq/amqp_message.h"
+#include "publishers/rabbitmq/endpoint.h"
+#include "publishers/rabbitmq/flights.h"
+#include "publishers/rabbitmq/write_guard.h"
+#include "publishers/wire/publication_queue.h"
+#include "publishers/wire/wake_up.h"
+#include "relay/backends.h"
+#include "relay/publisher.h"
+
+namespace outbox {
+
+// submit() only queues; one thread owns the connection and has up to 128 messages in flight on it.
+// A message is confirmed when the broker has acked it and did not send it back as unroutable. An
+// attempt ends, with its receipt, by the publish time-out. The destructor cancels what is queued
+// and waits for what travels. The clock and the sink outlive the publisher.
+class RabbitmqPublisher final : public Publisher {
+ public:
+  // The settings have passed the check.
+  RabbitmqPublisher(const PublisherSettings& settings, const Clock& clock, ReceiptSink& sink);
+  ~RabbitmqPublisher() override;
+  RabbitmqPublisher(const RabbitmqPublisher&) = delete;
+  RabbitmqPublisher& operator=(const RabbitmqPublisher&) = delete;
+
+  std::size_t submit(std::span<const Publication> publications) override;
+  void recall() override;
+
+ private:
+  void work();
+  bool take_next();
+  void start_all();
+  void start(const Publication& publication, const AmqpMessage& message);
+  void fail_waiting(const LinkError& error);
+  bool may_start(const std::string& exchange) const;
+  bool connect(Time deadline, LinkError& error);
+  void wait();
+  void hear();
+  void on(const amqp::Confirm& confirm);
+  void on(const amqp::Return& back);
+  void on(const amqp::Blocked& blocked);
+  void on(const amqp::Closed& closed);
+  void expire();
+  void turn_away();
+  void lose(const std::string& reason, Outcome outcome);
+  void report_unsent(const Publication& publication, Outcome outcome, const std::string& reason);
+  void report(const Flight& flight, Outcome outcome, const std::string& reason, bool unknown,
+              std::uint64_t incident);
+  std::string described(const std::string& reason) const;
+
+  const PublisherSettings settings_;
+  const AmqpEndpoint endpoint_;
+  const AmqpMessageBuilder builder_;
+  const Clock& clock_;
+  WriteGuard guard_;
+  WakeUp wake_;
+  PublicationQueue queue_;
+
+  std::atomic<bool> recall_ = false;  // what is held back is to be given back
+
+  // The rest belongs to the thread.
+  std::unique_ptr<AmqpLink> link_;  // null: not connected
+  Flights flights_;
+  std::string blocked_;  // why the broker takes nothing now; empty if it does
+  Time blocked_since_{};
+  std::optional<Publication> held_back_;  // taken from the queue, and not yet to be started
+  // What was published last to these exchanges closed the channel, and took what was in flight
+  // with it: until one is confirmed, they are published to alone.
+  std::set<std::string> suspects_;
+  bool alone_ = false;  // what is in flight is one of these
+  std::uint64_t incident_ = 0;
+
+  std::thread thread_;  // last: it uses everything above
+};
+
+// Registers the schemes `amqp` and `amqps`.
+void add_rabbitmq_publisher(Backends& backends);
+
+}  // namespace outbox

@@ -178,6 +178,14 @@ std::string difference(const Signature& before, const Signature& now) {
   return fmt::format("{}", fmt::join(settings, ", "));
 }
 
+Unusable other(Connection& connection, const std::string& outbox, const Adopted& before) {
+  return Unusable(fmt::format(
+      "the columns or states of the table {} in {} are other ones than the relay began with, so "
+      "that rows may be taken for others: to go on as before, set {}; else say what is to become "
+      "of the rows with outbox-relay adopt",
+      outbox, connection.path(), before.difference));
+}
+
 }  // namespace
 
 Adopted adopted(Connection& connection, const Mapping& mapping) {
@@ -197,13 +205,7 @@ void require_adoption(Connection& connection, const Sql& sql, const Clocks& cloc
   const std::string& outbox = sql.mapping().table;
   const Adopted before = adopted(connection, sql.mapping());
   if (before.answer == Adopted::Answer::yes) return;
-  if (before.answer == Adopted::Answer::as_another) {
-    throw Unusable(fmt::format(
-        "the columns or states of the table {} in {} are other ones than the relay began with, so "
-        "that rows may be taken for others: to go on as before, set {}; else say what is to become "
-        "of the rows with outbox-relay adopt",
-        outbox, connection.path(), before.difference));
-  }
+  if (before.answer == Adopted::Answer::as_another) throw other(connection, outbox, before);
   if (const auto old = first_old_row(connection, sql, clocks.wall())) {
     throw Unusable(fmt::format(
         "the table {} in {} holds rows to be sent {}, and this is the first relay on it: say what "
@@ -214,6 +216,19 @@ void require_adoption(Connection& connection, const Sql& sql, const Clocks& cloc
   Transaction transaction(connection, Transaction::Kind::write);
   write_down(connection, sql.mapping());
   transaction.commit();
+}
+
+void require_adopted(Connection& connection, const Mapping& mapping) {
+  require_no_other(connection, mapping);
+  if (!mapping.foreign || adopted(connection, mapping).answer == Adopted::Answer::yes) return;
+  throw Unusable(fmt::format("no relay has begun on the table {} in {} yet: see outbox-relay adopt",
+                             mapping.table, connection.path()));
+}
+
+void require_no_other(Connection& connection, const Mapping& mapping) {
+  if (!mapping.foreign) return;
+  const Adopted before = adopted(connection, mapping);
+  if (before.answer == Adopted::Answer::as_another) throw other(connection, mapping.table, before);
 }
 
 AdoptionCount adopt(Connection& connection, const Sql& sql, const AdoptionOrder& order,

@@ -25,6 +25,13 @@ Adopted adopted(Connection& connection, const Mapping& mapping);
 // without is taken on as it stands; its first relay writes that down. Throws Busy.
 void require_adoption(Connection& connection, const Sql& sql, const Clocks& clocks);
 
+// Throws Unusable unless the relay has begun on the table under this very mapping: under another
+// one, what is written about a row may be taken for what is written about nobody, and be removed.
+void require_adopted(Connection& connection, const Mapping& mapping);
+
+// Throws Unusable if the relay has begun on the table under another mapping.
+void require_no_other(Connection& connection, const Mapping& mapping);
+
 // Takes the table on. Rows from before `order.since` are marked beside the table as skipped: they
 // are left alone until a later order takes them in. In short transactions, with pauses. A dry run
 // only counts.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "storage/sqlite/adoption.h"
 #include "storage/sqlite/identifiers.h"
 
 namespace outbox::sqlite {
@@ -121,6 +122,7 @@ struct Cleaner::Work {
       : desk(path, mapping, clocks, std::chrono::milliseconds{0}, Desk::Tables::needed),
         schema_version(desk.connection.schema_version()),
         data_version(desk.connection.data_version()) {
+    require_adopted(desk.connection, desk.sql.mapping());
     // A deletion that a power cut undoes is made again. Waiting for the disk would only keep the
     // write lock for longer.
     desk.connection.database().exec("PRAGMA synchronous=NORMAL");

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "storage/sqlite/adoption.h"
 #include "storage/sqlite/answered.h"
 #include "storage/sqlite/desk_backlog.h"
 #include "storage/sqlite/desk_messages.h"
@@ -85,6 +86,7 @@ Answer<std::uint64_t> SqliteDesk::treat(const DeadLetterFilter& filter, const Tr
                                         const Progress& progress) {
   Treated treated;
   auto answer = change<std::uint64_t>([&](Desk& desk, std::uint64_t&) {
+    require_no_other(desk.connection, desk.sql.mapping());
     treat_dead_letters(desk, filter, treatment, progress, treated);
   });
   answer.value = treated.done;

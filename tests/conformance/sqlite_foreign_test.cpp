@@ -6,6 +6,7 @@
 
 #include "storage/sqlite/adoption.h"
 #include "storage/sqlite/schema.h"
+#include "storage/sqlite/sqlite_desk.h"
 #include "tests/conformance/mapped_fixture.h"
 
 namespace outbox::conformance {
@@ -195,6 +196,48 @@ TEST_CASE("another column to know rows by is another mapping") {
   const sqlite::Adopted other = adopted_by("n");
   CHECK(other.answer == sqlite::Adopted::Answer::as_another);
   CHECK(other.difference.find("columns.sequence: ''") != std::string::npos);
+}
+
+TEST_CASE("under another mapping than the relay began with, nothing of a table is removed") {
+  ForeignFixture fixture(dotnet());
+  for (const char* id : {"'dead'", "'failed'", "'done'", "'waiting'"}) fixture.add(id);
+  Client relay(fixture);
+  const Turn turn = committed(relay.lease(3));
+  REQUIRE(turn.leased.size() == 3);
+  committed(relay.settle({dead(turn.leased[0], DeadReason::permanent), retry(turn.leased[1], 1h),
+                          delivered(turn.leased[2])}));
+  StoreSettings settings = fixture.settings();
+  SUBCASE("the states are exchanged") {
+    settings.states = {{"pending", "Processed"}, {"processed", "Pending"}};
+  }
+  SUBCASE("rows are known by another column") {
+    fixture.application().exec("UPDATE box SET Type = 't' || Id");
+    fixture.application().exec("CREATE UNIQUE INDEX box_type ON box (Type)");
+    settings.columns = {{"id", "Type"}, {"eventType", "Id"}};
+  }
+  const auto count = [&] {
+    return std::pair(fixture.number("SELECT count(*) FROM box"),
+                     fixture.number("SELECT count(*) FROM outbox_relay_rows"));
+  };
+  const auto before = count();
+  sqlite::SqliteDesk desk(settings, fixture.clocks().wall);
+  CleanRequest request;
+  request.processed = Duration{0};
+  request.dead_lettered = Duration{0};
+  const auto step = desk.clean(request);
+  CHECK(step.error.find("other ones than the relay began with") != std::string::npos);
+  CHECK_FALSE(desk.discard({}, "test", {}).ok());
+  CHECK_FALSE(desk.redrive({}, "test", {}).ok());
+  CHECK(count() == before);
+}
+
+TEST_CASE("before a relay has begun on a table, nothing of it is removed") {
+  const MappedFixture untouched(dotnet());
+  sqlite::SqliteDesk(untouched.settings(), untouched.clocks().wall).pause(false, "makes tables");
+  CleanRequest request;
+  request.processed = Duration{0};
+  CHECK_FALSE(
+      sqlite::SqliteDesk(untouched.settings(), untouched.clocks().wall).clean(request).ok());
 }
 
 TEST_CASE("a table that has the relay's own indexes can be adopted") {

@@ -6,6 +6,8 @@
 #include <openssl/x509v3.h>
 
 #include <array>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace outbox {
@@ -30,8 +32,17 @@ void add_defect(const char* setting, const std::string& file, const std::string&
   defects.push_back({setting, fmt::format("{} can't be loaded: {}", file, why), file});
 }
 
+// To open a pipe would wait for somebody to write to it, perhaps for ever.
+bool is_pipe(const char* setting, const std::string& file, Defects& defects) {
+  std::error_code ignored;
+  if (!std::filesystem::is_fifo(file, ignored)) return false;
+  add_defect(setting, file, "it is a pipe: name a file", defects);
+  return true;
+}
+
 void load_authorities(SSL_CTX* context, const std::string& ca_file, Defects& defects) {
   if (!ca_file.empty()) {
+    if (is_pipe("tls.caFile", ca_file, defects)) return;
     if (SSL_CTX_load_verify_locations(context, ca_file.c_str(), nullptr) == 1) return;
     return add_defect("tls.caFile", ca_file, take_ssl_error(), defects);
   }
@@ -68,11 +79,13 @@ void load_own_certificate(SSL_CTX* context, const TlsSettings& settings, Defects
     defects.push_back({has_key ? "tls.certFile" : "tls.keyFile",
                        "tls.certFile and tls.keyFile belong together: this one is missing"});
   }
-  if (has_certificate &&
+  if (has_certificate && !is_pipe("tls.certFile", settings.cert_file, defects) &&
       SSL_CTX_use_certificate_chain_file(context, settings.cert_file.c_str()) != 1) {
     add_defect("tls.certFile", settings.cert_file, take_ssl_error(), defects);
   }
-  if (has_key) load_own_key(context, settings.key_file, defects);
+  if (has_key && !is_pipe("tls.keyFile", settings.key_file, defects)) {
+    load_own_key(context, settings.key_file, defects);
+  }
 }
 
 NewContext new_context(const TlsSettings& settings) {

@@ -47,6 +47,9 @@ std::optional<std::string> read_file(const ConfigInput& input, std::vector<Probl
     return fail("there is no such file; name one with --config FILE");
   }
   if (std::filesystem::is_directory(status)) return fail("is a directory; name a file");
+  if (input.again && !std::filesystem::is_regular_file(status)) {
+    return fail("is no regular file, but a pipe or the like, which can't be read again");
+  }
   std::ifstream stream(input.file, std::ios::binary);
   if (!stream) return fail(fmt::format("can't be read: {}", std::strerror(errno)));
   std::string text(kLargestFile + 1, '\0');

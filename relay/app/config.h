@@ -17,6 +17,7 @@ inline constexpr const char* kDefaultConfigFile = "/etc/outbox-relay/relay.yaml"
 struct ConfigInput {
   std::string file = kDefaultConfigFile;
   bool file_required = false;    // somebody named it: that it is missing is a problem
+  bool again = false;            // by a running relay, which must not wait for a pipe's writer
   std::vector<FlagValue> flags;  // a path "broker.url" stands for the url of the only broker
   Environment environment;
   bool needs_store = true;   // a command that doesn't touch the database does without

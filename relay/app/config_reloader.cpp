@@ -24,6 +24,7 @@ ConfigReloader::ConfigReloader(const Config& config, Parts parts, Apply apply)
       watch_(config.input.file) {
   // A file that has gone is a mistake rather than a wish for the defaults.
   input_.file_required = input_.file_required || config.from_file;
+  input_.again = true;
   // Without a file at the start there may never be one.
   if (config.from_file && !watch_.error().empty()) {
     parts_.log.warn("changes of the configuration file go unnoticed: send SIGHUP after each",

@@ -84,6 +84,20 @@ def test_a_bad_file_keeps_the_settings_and_shows_until_it_is_mended(world):
     assert relay.stop() == 0
 
 
+def test_a_pipe_in_the_place_of_the_file_is_refused_and_stops_nothing(world):
+    outbox, receiver = world.outbox(), world.receiver()
+    relay = world.relay(outbox, receiver)
+    os.unlink(relay.config_path)
+    os.mkfifo(relay.config_path)
+    until(lambda: successful(relay) == 0, 10, "the metric shows the refusal")
+    assert "is no regular file" in relay.log_text()
+    outbox.insert_many(10)
+    wait_processed(outbox, 10)
+    rewrite(relay, {})
+    until(lambda: successful(relay) == 1, 10, "the metric shows that it is mended")
+    assert relay.stop() == 0
+
+
 def test_sighup_reads_the_file_even_where_nothing_is_noticed(world):
     outbox = world.outbox()
     relay = world.relay(outbox, "null:")

@@ -34,6 +34,21 @@ TEST_CASE("a pipe in the place of a secret is refused rather than waited for") {
   CHECK(read_secret(path).error == path + " is a pipe: name a file");
 }
 
+TEST_CASE("a pipe in the place of a certificate or a key is refused rather than waited for") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.file("pipe");
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  auto settings = good_settings();
+  settings.url = "https://localhost/";
+  settings.tls.ca_file = path;
+  settings.tls.cert_file = path;
+  settings.tls.key_file = path;
+  const std::string defects = defects_of(settings);
+  for (const char* setting : {"tls.caFile", "tls.certFile", "tls.keyFile"}) {
+    CHECK(contains(defects, setting + (": " + path) + " can't be loaded: it is a pipe"));
+  }
+}
+
 TEST_CASE("headers in files are checked like those in the configuration") {
   const TemporaryFile secret("a-key\n");
   const TemporaryFile two_lines("a\nb\n");

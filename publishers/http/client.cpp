@@ -20,14 +20,32 @@ using std::chrono::seconds;
 constexpr std::uint64_t kBodyMax = 64 * 1024;
 constexpr seconds kIdleMax{30};
 
-// The library's view of our connection.
+// Whether an answer with this first line only says that the real one is still to come (RFC 9110,
+// 15.2). 101 would be the last one: what follows it is no HTTP.
+bool is_interim(std::string_view first_line) {
+  constexpr std::string_view kVersion = "HTTP/1.";
+  const auto is_digit = [](char letter) { return letter >= '0' && letter <= '9'; };
+  if (!first_line.starts_with(kVersion) || first_line.size() < 14) return false;
+  const std::string_view code = first_line.substr(9, 3);
+  return first_line[8] == ' ' && code[0] == '1' && is_digit(code[1]) && is_digit(code[2]) &&
+         !is_digit(first_line[12]) && code != "101";
+}
+
+// The library's view of our connection during one exchange. Interim answers are left out: of these
+// the library knows only 100.
 class ConnectionStream final : public httplib::Stream {
  public:
   explicit ConnectionStream(Connection& connection) : connection_(connection) {}
 
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }
-  ssize_t read(char* data, size_t size) override { return connection_.read(data, size); }
+  ssize_t read(char* data, size_t size) override {
+    if (!std::exchange(answering_, true)) read_first_line();
+    if (first_line_.empty()) return connection_.read(data, size);
+    const std::size_t count = first_line_.copy(data, size);
+    first_line_.erase(0, count);
+    return static_cast<ssize_t>(count);
+  }
   ssize_t write(const char* data, size_t size) override {
     return connection_.write(data, size) ? static_cast<ssize_t>(size) : -1;
   }
@@ -36,7 +54,29 @@ class ConnectionStream final : public httplib::Stream {
   socket_t socket() const override { return INVALID_SOCKET; }
 
  private:
+  // Of the real answer. The connection limits how much may come before it, and how late.
+  void read_first_line() {
+    first_line_ = read_line();
+    while (is_interim(first_line_)) {
+      while (read_line().size() > kEmptyLine) {
+      }
+      first_line_ = read_line();
+    }
+  }
+
+  // With its end; shorter at the end of what there is, which the next read tells.
+  std::string read_line() {
+    std::string line;
+    char letter = 0;
+    while (!line.ends_with('\n') && connection_.read(&letter, 1) == 1) line += letter;
+    return line;
+  }
+
+  static constexpr std::size_t kEmptyLine = 2;  // CR and LF
+
   Connection& connection_;
+  bool answering_ = false;
+  std::string first_line_;
 };
 
 // "timeout=5, max=100" gives 5 s; nothing gives the longest that we would wait ourselves.
@@ -90,7 +130,7 @@ Exchange HttpClient::exchange(const HttpRequest& request, Time deadline) {
   const bool complete = send(library_request, response, error);
   exchange.wrote = connection_.wrote();
   exchange.timed_out = connection_.timed_out();
-  if (complete || head_complete) {
+  if ((complete || head_complete) && response.status > 0) {
     exchange.answer = {response.status, response.get_header_value("Retry-After"),
                        response.get_header_value("Date")};
     remember_keep_alive(response);

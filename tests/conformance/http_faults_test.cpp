@@ -220,6 +220,7 @@ TEST_CASE("an answer of any size does not grow memory") {
       {"a first line", "HTTP/1.1 200 ", block, Outcome::transport},
       {"a header", "HTTP/1.1 200 OK\r\nX-Long: ", block, Outcome::transport},
       {"headers", "HTTP/1.1 200 OK\r\n", many_headers, Outcome::transport},
+      {"answers to come", "", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", Outcome::transport},
       {"one chunk size", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
        std::string(65536, 'f'), Outcome::confirmed},
   };
@@ -240,7 +241,7 @@ TEST_CASE("an answer that is not HTTP is no answer") {
        {std::string("SSH-2.0-OpenSSH_9.2\r\n"), std::string("\r\n\r\n"),
         std::string("HTTP/2 200\r\n"), std::string("HTTP/1.1 2000 OK\r\n\r\n"),
         std::string("HTTP/1.1 OK\r\n\r\n"), std::string("\0\0\0\0", 4),
-        std::string("HTTP/1.1 -20 OK\r\n\r\n")}) {
+        std::string("HTTP/1.1 -20 OK\r\n\r\n"), std::string("HTTP/1.1 000 OK\r\n\r\n")}) {
     CAPTURE(answer);
     RawServer server([&](Peer& peer) {
       RawRequest request;
@@ -265,6 +266,45 @@ TEST_CASE("answers in every lawful form are understood") {
     const Receipt receipt = publish_once(http_settings(server.url()));
     CAPTURE(receipt.reason);
     CHECK(receipt.outcome == Outcome::confirmed);
+  }
+}
+
+TEST_CASE("answers that only say that one is to come are left out, and the connection is kept") {
+  for (const std::string& interim :
+       {std::string("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\n\r\n"),
+        std::string("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"),
+        std::string("HTTP/1.1 100 Continue\r\nX-A: b\r\n\r\nHTTP/1.1 103 \r\n\r\n"),
+        std::string("HTTP/1.1 199\r\n\r\n")}) {
+    CAPTURE(interim);
+    RequestLog log;
+    RawServer server([&](Peer& peer) {
+      RawRequest request;
+      while (peer.read_request(request)) {
+        log.add(request);
+        peer.send(interim);
+        peer.send("HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\nok");
+      }
+    });
+    HttpSender sender(http_settings(server.url()));
+    for (const char* id : {"one", "two"}) {
+      const Receipt receipt = sender.publish(make_message(id));
+      CAPTURE(receipt.reason);
+      CHECK(receipt.outcome == Outcome::confirmed);
+    }
+    CHECK(log.count() == 2);
+    CHECK(server.connections() == 1);
+  }
+}
+
+TEST_CASE("answers that promise one which never comes leave the outcome unknown") {
+  for (const char* answer : {"HTTP/1.1 103 Early Hints\r\n\r\n", "HTTP/1.1 102 Pro",
+                             "HTTP/1.1 102 Processing\r\nX-A: b\r\n"}) {
+    CAPTURE(answer);
+    RawServer server([&](Peer& peer) {
+      RawRequest request;
+      if (peer.read_request(request)) peer.send(answer);
+    });
+    check_lost(publish_once(http_settings(server.url())), true);
   }
 }
 

@@ -33,7 +33,12 @@ ConfigReloader::ConfigReloader(const Config& config, Parts parts, Apply apply)
 }
 
 void ConfigReloader::on_readable() {
-  if (watch_.take_events() && !due_) due_ = parts_.clock.now() + kQuiet;
+  if (!watch_.take_events()) return;
+  const bool being_written = watch_.being_written();
+  if (!due_ || being_written || waits_for_writer_) {
+    due_ = parts_.clock.now() + (being_written ? kWriting : kQuiet);
+  }
+  waits_for_writer_ = being_written;
 }
 
 std::optional<Duration> ConfigReloader::wait() const {

@@ -29,6 +29,9 @@ class ConfigReloader {
   // steps.
   static constexpr Duration kQuiet = std::chrono::milliseconds{200};
 
+  // So long is waited for whoever has made the file anew and not closed it yet.
+  static constexpr Duration kWriting = std::chrono::seconds{10};
+
   // What the parts refer to outlives it.
   ConfigReloader(const Config& config, Parts parts, Apply apply);
 
@@ -54,6 +57,7 @@ class ConfigReloader {
   Config in_force_;
   FileWatch watch_;
   std::optional<Time> due_;
+  bool waits_for_writer_ = false;
   bool refused_ = false;                 // the last file that was read
   std::vector<std::string> restarting_;  // what differed in it and needs a restart
 };

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
 namespace outbox {
 namespace {
@@ -51,6 +52,21 @@ void FileWatch::watch_folders() {
   inotify_add_watch(watch_.get(), folder_of(target).c_str(), kEvents);
 }
 
+// Links are made whole, and pipes are never closed.
+bool FileWatch::is_new_file(const std::string& name) const {
+  if (name == kKubernetesLink) return false;
+  const fs::path file(path_);
+  std::error_code ignored;
+  // By another name, it is what the file links to.
+  const fs::path made = name == file.filename() ? file : fs::canonical(file, ignored);
+  const bool is_file = fs::symlink_status(made, ignored).type() == fs::file_type::regular;
+  return is_file && fs::hard_link_count(made, ignored) == 1;
+}
+
+bool FileWatch::concerns(const std::string& name) const {
+  return std::ranges::find(names_, name) != names_.end();
+}
+
 bool FileWatch::take_events() {
   constexpr std::size_t kRoom = 4096;
   alignas(inotify_event) std::array<char, kRoom> buffer{};
@@ -61,10 +77,12 @@ bool FileWatch::take_events() {
     for (std::size_t at = 0; at < static_cast<std::size_t>(length);) {
       inotify_event event{};
       std::memcpy(&event, buffer.data() + at, sizeof event);
-      const char* name = buffer.data() + at + sizeof event;
       // Without a name it tells of the folder itself, or that events were lost.
-      concerned = concerned || event.len == 0 ||
-                  std::ranges::find(names_, std::string(name)) != names_.end();
+      const std::string name = event.len == 0 ? "" : buffer.data() + at + sizeof event;
+      if (event.len == 0 || concerns(name)) {
+        concerned = true;
+        being_written_ = (event.mask & IN_CREATE) != 0 && is_new_file(name);
+      }
       at += sizeof event + event.len;
     }
   }

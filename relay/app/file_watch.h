@@ -21,14 +21,20 @@ class FileWatch {
   const std::string& error() const { return error_; }
   // Reads what has happened. True if the file may have changed.
   bool take_events();
+  // Whether the file was made anew and whoever did that has not closed it yet: half of a
+  // configuration may look like a whole one.
+  bool being_written() const { return being_written_; }
 
  private:
   void watch_folders();
+  bool concerns(const std::string& name) const;
+  bool is_new_file(const std::string& name) const;
 
   const std::string path_;
   const OwnedFd watch_;
   std::string error_;
   std::vector<std::string> names_;  // whose changes matter
+  bool being_written_ = false;
 };
 
 }  // namespace outbox

@@ -255,6 +255,31 @@ TEST_CASE_FIXTURE(ReloaderFixture, "a file that changes all the while is read al
   CHECK_FALSE(applied.empty());
 }
 
+TEST_CASE_FIXTURE(ReloaderFixture, "a file that is made anew is read once it has been written") {
+  std::filesystem::remove(file());
+  reloader->on_readable();
+  {
+    std::ofstream slow(file());
+    slow << kMinimal << std::flush;
+    // As it stands the file says that the default is wished for.
+    CHECK_FALSE(comes_round(3 * ConfigReloader::kQuiet));
+    slow << "relay: {batchSize: 9}\n";
+  }
+  REQUIRE(comes_round());
+  REQUIRE(applied.size() == 1);
+  CHECK(applied[0].relay.batch_size == 9);
+}
+
+TEST_CASE_FIXTURE(ReloaderFixture, "a link that is made to the file is read at once") {
+  const std::string other = folder.write("other", std::string(kMinimal) + "log: {level: warn}\n");
+  std::filesystem::remove(file());
+  reloader->on_readable();
+  SUBCASE("a symbolic one") { std::filesystem::create_symlink(other, file()); }
+  SUBCASE("a hard one") { std::filesystem::create_hard_link(other, file()); }
+  REQUIRE(comes_round(ConfigReloader::kWriting / 2));
+  CHECK(applied.back().log.level == LogLevel::warn);
+}
+
 TEST_CASE_FIXTURE(ReloaderFixture, "another file in the folder is no reason to read") {
   folder.write("app.db", "x");
   reloader->on_readable();

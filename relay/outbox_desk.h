@@ -162,7 +162,7 @@ template <class Value>
 struct Answer {
   Value value{};
   std::string error;
-  bool newer = false;  // the error is that what is there was made by a newer program
+  bool newer = false;  // the error is that what is there was made by another version
   bool ok() const { return error.empty(); }
 };
 

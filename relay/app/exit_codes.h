@@ -12,7 +12,7 @@ inline constexpr int kConflict = 5;
 inline constexpr int kPartlyDone = 6;
 inline constexpr int kBadConfiguration = 78;  // EX_CONFIG
 
-// Of an answer that is an error: tables of a newer program are there, but not for this one.
+// Of an answer that is an error: tables of another version of the program are there.
 template <class Answer>
 int failure_code(const Answer& answer) {
   return answer.newer ? kConflict : kNotReachable;

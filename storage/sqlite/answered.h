@@ -16,7 +16,7 @@ Answer<Value> answered(const std::string& path, const Work& work) {
     work(answer.value);
   } catch (const SQLite::Exception& error) {
     answer.error = describe(path, error);
-  } catch (const NewerTables& error) {
+  } catch (const OtherVersion& error) {
     answer.error = error.what();
     answer.newer = true;
   } catch (const std::exception& error) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <climits>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "storage/sqlite/identifiers.h"
@@ -20,6 +22,23 @@ FileIdentity require_file(const std::string& path) {
   const auto identity = identity_of(path);
   if (!identity) throw Unusable(fmt::format("the database {} has just been removed", path));
   return *identity;
+}
+
+// Whether this process still has a log of that database open that was removed since. A connection
+// that is opened now would share the index of that log, and destroy the one that is there. Of a
+// database that was removed with its log, nothing is shared.
+bool holds_removed_log(const std::string& path) {
+  namespace fs = std::filesystem;
+  bool log = false;
+  std::error_code error;
+  for (fs::directory_iterator next("/proc/self/fd", error), end; !error && next != end;
+       next.increment(error)) {
+    std::error_code ignored;
+    const std::string file = fs::read_symlink(next->path(), ignored).string();
+    if (file == path + " (deleted)") return false;
+    log = log || file == path + "-wal (deleted)" || file == path + "-shm (deleted)";
+  }
+  return log;
 }
 
 }  // namespace
@@ -104,6 +123,7 @@ void Connection::configure() {
   if (sqlite3_db_readonly(handle, "main") != 0) {
     throw Unusable(fmt::format("the database {} can only be read, not written", path_));
   }
+  log_path_ = sqlite3_db_filename(handle, "main");
   sqlite3_extended_result_codes(handle, 1);
   add_fingerprint_function(handle);
   // Closing the last connection must neither stall on a checkpoint nor remove a log that by then
@@ -130,9 +150,28 @@ int Connection::on_busy(void* self, int tries) {
   return 1;
 }
 
+bool Connection::same_file() const {
+  return identity_of(path_) == identity_ && (!in_use_ || log_files() == *in_use_);
+}
+
+Connection::LogFiles Connection::log_files() const {
+  return {identity_of(log_path_ + "-wal"), identity_of(log_path_ + "-shm")};
+}
+
 void Connection::require_wal() {
   const std::string mode = database_.execAndGet("PRAGMA journal_mode").getString();
-  if (mode == "wal") return;
+  if (mode == "wal") {
+    if (in_use_) return;
+    schema_version();  // opens the log
+    if (holds_removed_log(log_path_)) {
+      throw Unusable(fmt::format(
+          "the write-ahead log of {} was removed while it was in use: it is opened anew once all "
+          "here have let go of it",
+          path_));
+    }
+    in_use_ = log_files();
+    return;
+  }
   throw Unusable(
       fmt::format("the database {} keeps a '{}' journal, which lets readers block writers: run "
                   "'PRAGMA journal_mode=WAL;' on it once",

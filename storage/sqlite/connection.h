@@ -21,9 +21,14 @@ struct Unusable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The relay's tables are of a major version that this program does not know.
-struct NewerTables : Unusable {
+// The relay's tables were made by another version of the program.
+struct OtherVersion : Unusable {
   using Unusable::Unusable;
+};
+
+// They are of a major version that this program does not know.
+struct NewerTables : OtherVersion {
+  using OtherVersion::OtherVersion;
 };
 
 // Another process is writing just now.
@@ -56,11 +61,12 @@ class Connection {
   SQLite::Database& database() { return database_; }
   const std::string& path() const { return path_; }
 
-  // Throws Unusable unless the journal is a write-ahead log.
+  // Throws Unusable unless the journal is a write-ahead log, and the one that is there.
   void require_wal();
 
-  // Whether the path still names the file that is open.
-  bool same_file() const { return identity_of(path_) == identity_; }
+  // Whether the path still names the file that is open, and its log the one in use: nobody takes
+  // that away in order while a connection is open.
+  bool same_file() const;
 
   // Rises when another connection has committed; our own commits don't count.
   std::int64_t data_version() { return number(data_version_); }
@@ -82,16 +88,26 @@ class Connection {
   void checkpoint_if_over(std::uint64_t bytes, Time now) noexcept;
 
  private:
+  // The log and its index.
+  struct LogFiles {
+    std::optional<FileIdentity> log;
+    std::optional<FileIdentity> index;
+    bool operator==(const LogFiles&) const = default;
+  };
+
   static int on_wal_commit(void* self, sqlite3*, const char*, int pages);
   static int on_busy(void* self, int tries);
   static std::int64_t number(Query& query);
   void configure();
+  LogFiles log_files() const;
 
   std::string path_;
   std::chrono::milliseconds busy_timeout_;
   std::chrono::steady_clock::time_point busy_since_;
   FileIdentity identity_;
   SQLite::Database database_;
+  std::string log_path_;            // without links, as SQLite names the log and its index after it
+  std::optional<LogFiles> in_use_;  // once they are open
   int page_size_ = 4096;
   int wal_pages_ = 0;
   std::optional<Time> checkpointed_at_;

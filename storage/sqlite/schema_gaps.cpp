@@ -226,7 +226,7 @@ void prepare_to_look(Connection& connection, const Mapping& mapping) {
   std::erase_if(own, [](const SchemaGap& gap) { return !gap.own; });
   if (std::ranges::any_of(
           own, [](const SchemaGap& gap) { return gap.kind == SchemaGap::Kind::column; })) {
-    throw Unusable(fmt::format(
+    throw OtherVersion(fmt::format(
         "the relay's own tables in {} were made by an older program, and lack columns: the relay "
         "adds them when it starts, or run outbox-relay init --apply",
         connection.path()));

@@ -27,7 +27,8 @@ std::vector<SchemaGap> schema_gaps(Connection& connection, const Mapping& mappin
 void pretend_relay_tables(Connection& connection, const std::vector<SchemaGap>& gaps);
 
 // For whoever only looks at an outbox on which no relay may have begun yet: pretends the relay's
-// own tables, if they are missing. Throws NewerTables, and Unusable if an older program made them.
+// own tables, if they are missing. Throws NewerTables, and OtherVersion if an older program made
+// them.
 void prepare_to_look(Connection& connection, const Mapping& mapping);
 
 // Version of the relay's own tables; 0 if there are none, or nothing says so.

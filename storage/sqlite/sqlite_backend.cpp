@@ -95,7 +95,7 @@ Answer<AdoptionCount> adopt(const StoreSettings& settings, const AdoptionOrder& 
     const sqlite::Clocks clocks = sqlite::system_clocks(boot);
     const auto mapping = sqlite::require_outbox(connection, sqlite::mapping_of(settings));
     if (order.dry_run) {
-      sqlite::pretend_relay_tables(connection, sqlite::schema_gaps(connection, mapping));
+      sqlite::prepare_to_look(connection, mapping);
     } else {
       sqlite::require_relay_tables(connection, settings.create_relay_tables);
     }

@@ -103,8 +103,8 @@ void SqliteStore::require_same_file() {
   if (!session_->connection.same_file()) {
     become_new();
     throw Unusable(fmt::format(
-        "the database {} was removed or replaced while it was open; starting over with what is "
-        "there now",
+        "the database {} or its write-ahead log was removed or replaced while it was open; "
+        "starting over with what is there now",
         path_));
   }
   if (std::string problem = write_problem(path_); !problem.empty()) throw Unusable(problem);

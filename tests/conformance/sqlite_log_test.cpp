@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "tests/conformance/sqlite_fixture.h"
@@ -52,6 +53,28 @@ TEST_CASE_FIXTURE(LogFixture, "the log stays near its limit however fast it is w
     take_turn();
   }
   CHECK(std::filesystem::file_size(fixture.path() + "-wal") < 3'000'000);
+}
+
+TEST_CASE("a log that was removed is not shared with the one that is there now") {
+  SqliteFixture fixture;
+  fixture.insert({.id = "a"});
+  fixture.application().exec("PRAGMA wal_checkpoint(TRUNCATE)");
+  fixture.close_application();
+  auto old = std::make_unique<sqlite::Connection>(fixture.path(), 1s);
+  old->require_wal();
+  REQUIRE(old->same_file());
+  std::filesystem::remove(fixture.path() + "-wal");
+  CHECK_FALSE(old->same_file());
+  SUBCASE("nor is its index") { std::filesystem::remove(fixture.path() + "-shm"); }
+  {
+    sqlite::Connection too_early(fixture.path(), 1s);
+    CHECK_THROWS_WITH_AS(too_early.require_wal(), doctest::Contains("removed while it was in use"),
+                         sqlite::Unusable);
+  }
+  old.reset();
+  sqlite::Connection anew(fixture.path(), 1s);
+  anew.require_wal();
+  CHECK(anew.same_file());
 }
 
 }  // namespace

@@ -191,6 +191,43 @@ def test_a_deleted_file_stops_everything_until_it_is_restored(world):
     assert len(repeats) <= IN_FLIGHT, checks.report(repeats)
 
 
+def take_log(outbox, relay, suffixes):
+    """Removes files of the log, of which all has been moved to the database; else returns False."""
+    relay.pause()
+    try:
+        with outbox.connection(timeout=0.1) as database:
+            busy, frames, moved = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy or frames != moved:
+                return False
+            for suffix in suffixes:
+                os.unlink(outbox.path + suffix)
+        return True
+    finally:
+        relay.resume()
+
+
+@pytest.mark.parametrize("removed", [("-wal", "-shm"), ("-shm",), ("-wal",)])
+def test_a_write_ahead_log_that_is_taken_away_is_noticed_and_the_new_one_is_used(world, removed):
+    """As scripts do that restore a backup in place. An application begins a new log; who kept the
+    old one would see nothing of it, and with its index could destroy it."""
+    outbox, receiver = world.outbox(), world.receiver()
+    relay = world.relay(outbox, receiver, {"retention": {"processed": "1s", "interval": "1s"}})
+    ids = []
+    for _ in range(3):
+        ids += outbox.insert_many(10)
+        wait_processed(outbox, 10)
+        until(lambda: take_log(outbox, relay, removed), 10, "nothing stands in the log alone")
+        ids += outbox.insert_many(10)
+        receiver.wait_for_ids(ids, 15)
+        relay.wait_ready(10)
+    relay.wait_log("its write-ahead log was removed")
+    wait_processed(outbox, 10)
+    outbox.check_integrity()
+    assert checks.repeats(receiver.requests()) == []
+    assert relay.stop() == 0 and outbox.leases() == 0
+    outbox.check_integrity()
+
+
 @NEEDS_ROOT
 def test_a_read_only_file_stops_everything_until_it_is_writable(world):
     """Also while the relay has it open: its descriptor could still write, but that is not meant."""

@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from harness.outbox import json_lines
+from harness.outbox import Outbox, json_lines
 from harness.relay import binary, run_command
 from harness.waiting import until
 from harness.world import wait_processed
@@ -272,3 +272,26 @@ def test_ids_kept_as_bytes_are_found_as_texts_on_a_foreign_table(world):
                        relay.config_path)
     assert done.returncode == 0, done
     assert outbox.query("SELECT Type FROM OutboxMessages") == [("order.good",)]
+
+
+@pytest.mark.parametrize("words", [
+    ("adopt", "--all"), ("adopt", "--skip-older", "--dry-run"), ("messages", "find"), ("status",),
+    ("dead-letters", "redrive", "--yes"), ("dead-letters", "list"), ("wait", "--for", "drained",
+                                                                    "--timeout", "0s")])
+@pytest.mark.parametrize("change, why", [
+    ("ALTER TABLE outbox_relay_rows DROP COLUMN fingerprint", "made by an older program"),
+    ("UPDATE outbox_relay_meta SET value = 99 WHERE name = 'schema_major'", "have version 99")])
+def test_tables_of_another_version_are_named_as_such_and_left_alone(world, words, change, why):
+    outbox = Outbox(world.folder, create=False)
+    outbox.make("CREATE TABLE box (id TEXT PRIMARY KEY, aggregatetype, aggregateid, type, payload)",
+                "INSERT INTO box VALUES ('a', 'a', 'k', 't', 'p')")
+    table = ("--table", "box", "--preset", "debezium")
+    assert command(outbox, "init", "--apply", *table).returncode == 0
+    outbox.query(change)
+    dump = "\n".join(map(str, outbox.query("SELECT sql FROM sqlite_schema")))
+    done = command(outbox, *words, *table, "--broker", "null:")
+    # What waits can only say that it could not even look.
+    assert done.returncode == (3 if words[0] == "wait" else 5), done
+    assert why in done.stdout + done.stderr
+    assert "\n".join(map(str, outbox.query("SELECT sql FROM sqlite_schema"))) == dump
+    assert outbox.value("SELECT count(*) FROM outbox_relay_rows") == 0

@@ -45,6 +45,11 @@ bool holds_removed_log(const std::string& path) {
 
 std::string describe(const std::string& path, const SQLite::Exception& error) {
   switch (error.getErrorCode() & 0xff) {
+    case SQLITE_BUSY:
+      return fmt::format(
+          "{}: another connection kept it locked for too long: try again, or see outbox-relay "
+          "doctor ({})",
+          path, error.what());
     case SQLITE_FULL:
       return fmt::format("{}: no space left for it: free some on its volume ({})", path,
                          error.what());

@@ -295,3 +295,14 @@ def test_tables_of_another_version_are_named_as_such_and_left_alone(world, words
     assert why in done.stdout + done.stderr
     assert "\n".join(map(str, outbox.query("SELECT sql FROM sqlite_schema"))) == dump
     assert outbox.value("SELECT count(*) FROM outbox_relay_rows") == 0
+
+
+def test_a_command_that_waits_too_long_for_a_lock_says_so_and_has_done_nothing(world):
+    outbox = world.outbox()
+    with outbox.connection() as database:
+        database.execute("BEGIN IMMEDIATE")
+        done = command(outbox, "pause", "--reason", "maintenance")
+        database.execute("COMMIT")
+    assert done.returncode == 3 and "kept it locked for too long" in done.stderr, done
+    assert "doctor" in done.stderr
+    assert outbox.query("SELECT * FROM outbox_relay_audit") == []

@@ -19,6 +19,23 @@ std::string host_name() {
 
 std::int64_t signed_epoch(LeaseId epoch) { return static_cast<std::int64_t>(epoch); }
 
+bool is_large(const Picked& row) { return row.payload_size > kRewriteMax; }
+
+bool is_plain(const Picked& row) { return !row.alone && !row.noted && !is_large(row); }
+
+// A statement for several rows costs half as much a row as one for each.
+constexpr std::size_t kPlainLeases = 8;
+
+std::string plain_leases_sql() {
+  std::string rows;
+  for (std::size_t i = 0; i < kPlainLeases; ++i) {
+    rows += fmt::format("{}(?1, ?{}, ?2, ?3, 0, 0, 0)", i == 0 ? "" : ", ", i + 4);
+  }
+  return "INSERT INTO outbox_relay_leases (outbox, row_key, incarnation, epoch, alone, large, "
+         "noted) VALUES " +
+         rows;
+}
+
 }  // namespace
 
 std::int64_t new_incarnation() {
@@ -75,6 +92,7 @@ Registration::Registration(Connection& connection, const Sql& sql, std::string o
       lease_(connection.database(),
              "INSERT INTO outbox_relay_leases (outbox, row_key, incarnation, epoch, alone, large, "
              "noted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"),
+      lease_plain_(connection.database(), plain_leases_sql()),
       forget_(connection.database(),
               "DELETE FROM outbox_relay_leases WHERE outbox = ?1 AND row_key = ?2") {}
 
@@ -139,11 +157,23 @@ LeaseId Registration::next_epoch(LeaseId seen) {
   return epoch;
 }
 
-void Registration::lease(const Identity& identity, LeaseId epoch, const std::vector<Picked>& rows) {
-  for (const Picked& picked : rows) {
-    lease_.run(outbox_, picked.key, identity.incarnation, signed_epoch(epoch), picked.alone ? 1 : 0,
-               picked.payload_size > kRewriteMax ? 1 : 0, picked.noted ? 1 : 0);
+void Registration::lease(const Identity& identity, LeaseId epoch, std::span<const Picked> rows) {
+  while (!rows.empty()) {
+    const auto some = rows.first(std::min(rows.size(), kPlainLeases));
+    if (some.size() == kPlainLeases && std::all_of(some.begin(), some.end(), is_plain)) {
+      lease_plain_.run(outbox_, identity.incarnation, signed_epoch(epoch), some[0].key, some[1].key,
+                       some[2].key, some[3].key, some[4].key, some[5].key, some[6].key,
+                       some[7].key);
+    } else {
+      for (const Picked& picked : some) lease_one(identity, epoch, picked);
+    }
+    rows = rows.subspan(some.size());
   }
+}
+
+void Registration::lease_one(const Identity& identity, LeaseId epoch, const Picked& picked) {
+  lease_.run(outbox_, picked.key, identity.incarnation, signed_epoch(epoch), picked.alone ? 1 : 0,
+             is_large(picked) ? 1 : 0, picked.noted ? 1 : 0);
 }
 
 void Registration::forget(const std::vector<Value>& keys) {

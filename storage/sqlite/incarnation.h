@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,11 +54,13 @@ class Registration {
   // A fencing epoch that is higher than any before it.
   LeaseId next_epoch(LeaseId seen);
 
-  void lease(const Identity& identity, LeaseId epoch, const std::vector<Picked>& rows);
+  void lease(const Identity& identity, LeaseId epoch, std::span<const Picked> rows);
   void forget(const std::vector<Value>& keys);
 
  private:
+  void lease_one(const Identity& identity, LeaseId epoch, const Picked& picked);
   void forget_notes_of_others(std::int64_t incarnation);
+
   std::string outbox_;
   const Clocks& clocks_;
   Query read_;
@@ -72,6 +75,7 @@ class Registration {
   Query last_epoch_;
   Query raise_epoch_;
   Query lease_;
+  Query lease_plain_;
   Query forget_;
 };
 

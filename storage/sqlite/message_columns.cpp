@@ -63,8 +63,8 @@ std::optional<std::string> guid(const Query::Rows& rows, int index, const Mappin
 }
 
 std::string id_of(const Query::Rows& rows, const Mapping& mapping, Defects& defects) {
-  if (auto found = guid(rows, 0, mapping)) return *found;
-  return required(rows, 0, mapping.columns.id, defects);
+  if (auto found = guid(rows, kIdColumn, mapping)) return *found;
+  return required(rows, kIdColumn, mapping.columns.id, defects);
 }
 
 std::optional<std::string> key_of(const Query::Rows& rows, const Mapping& mapping,
@@ -82,11 +82,11 @@ std::string message_sql(const Sql& sql, const std::string& loads, const std::str
   };
   const std::string headers = c.headers == c.payload ? if_loaded(sql.headers()) : sql.headers();
   return fmt::format(
-      "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {} FROM {} AS o WHERE {}",
+      "SELECT {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {} FROM {} AS o WHERE {}",
       sql.column(c.id), sql.column(c.event_type), sql.value(c.ordering_key),
       sql.value(c.destination), sql.value(c.content_type), sql.value(c.traceparent), headers,
       sql.value(c.occurred_on), sql.value(c.not_before), sql.value(c.retry_count),
-      if_loaded(sql.payload()), sql.row_key(), sql.order(), sql.fingerprint(), sql.table(), where);
+      if_loaded(sql.payload()), sql.row_key(), sql.order(), sql.table(), where);
 }
 
 Message MessageColumns::read(const Query::Rows& rows, std::uint64_t payload_size, bool loads) {

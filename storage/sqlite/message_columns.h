@@ -15,10 +15,10 @@ namespace outbox::sqlite {
 // that is empty.
 std::string message_sql(const Sql& sql, const std::string& loads, const std::string& where);
 
-// More columns of it.
+// Some columns of it.
+constexpr int kIdColumn = 0;
 constexpr int kKeyColumn = 11;
 constexpr int kPlaceColumn = 12;
-constexpr int kFingerprintColumn = 13;
 
 // Confined to the connection's thread.
 class MessageColumns {

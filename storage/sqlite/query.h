@@ -32,6 +32,14 @@ class Query {
     bool null(int index) const { return statement_.isColumnNull(index); }
     std::int64_t integer(int index) const { return column(index).getInt64(); }
     std::string text(int index) const { return column(index).getString(); }
+    // As they stand in the row, until the next step.
+    std::string_view bytes(int index) const {
+      const SQLite::Column value = column(index);
+      // The length first: asking for it turns a text into UTF-8.
+      const auto size = static_cast<std::size_t>(value.getBytes());
+      return size == 0 ? std::string_view()
+                       : std::string_view(static_cast<const char*>(value.getBlob()), size);
+    }
     std::optional<std::string> maybe_text(int index) const {
       const SQLite::Column value = column(index);
       return value.isNull() ? std::nullopt : std::optional(value.getString());

@@ -157,8 +157,7 @@ std::optional<Message> RowReader::unreadable(const Picked& picked, std::uint64_t
 
 Message RowReader::named(const Query::Rows& rows, const Picked& picked, bool loads) {
   Message message = columns_.read(rows, picked.payload_size, loads);
-  const auto fingerprint = static_cast<std::uint32_t>(rows.integer(kFingerprintColumn));
-  message.row = to_row_id(picked.key, picked.place, fingerprint);
+  message.row = to_row_id(picked.key, picked.place, fingerprint_of_id(rows.bytes(kIdColumn)));
   return message;
 }
 

@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t kReasonBytesMax = 1024;
 constexpr std::size_t kUntouchableMax = 10'000;
+// Leases of fewer rows that follow each other are ended one by one.
+constexpr std::size_t kRunMin = 4;
 
 // What a verdict changes in the outbox's own row. The table may lack some of the columns.
 class Assignments {
@@ -124,14 +126,7 @@ Settler::Settler(Connection& connection, const Sql& sql, std::string outbox, Sid
       side_rows_(side_rows),
       sizes_(connection, sql.mapping().table, sql.mapping().columns.payload),
       attempts_(connection, outbox_),
-      end_plain_lease_(connection.database(),
-                       "DELETE FROM outbox_relay_leases WHERE outbox = ?1 AND row_key = ?2 "
-                       "AND epoch = ?3 AND incarnation = ?4 AND large = 0 AND noted = 0"),
-      end_lease_(connection.database(),
-                 "DELETE FROM outbox_relay_leases WHERE outbox = ?1 AND row_key = ?2 "
-                 "AND epoch = ?3 AND incarnation = ?4 RETURNING large, noted"),
-      end_any_lease_(connection.database(),
-                     "DELETE FROM outbox_relay_leases WHERE outbox = ?1 AND row_key = ?2"),
+      leases_(connection, outbox_),
       mark_processed_(query_if(connection, processed_sql(sql))),
       mark_failed_(query_if(connection, failed_sql(sql))),
       mark_dead_(query_if(connection, dead_sql(sql))),
@@ -148,19 +143,60 @@ Settler::Settler(Connection& connection, const Sql& sql, std::string outbox, Sid
       release_savepoint_(connection.database(), "RELEASE row"),
       undo_savepoint_(connection.database(), "ROLLBACK TO row") {}
 
-void Settler::settle(const Settlement& settlement, const Holder& holder, Settled& settled) {
-  const auto row = parse_row_id(settlement.row);
-  if (!row) {
-    ++settled.fenced;
-    return;
+void Settler::settle(std::span<const Settlement> settlements, const Holder& holder,
+                     Settled& settled) {
+  items_.clear();
+  for (const Settlement& settlement : settlements) {
+    if (auto row = parse_row_id(settlement.row)) {
+      items_.push_back({&settlement, std::move(*row)});
+    } else {
+      ++settled.fenced;
+    }
   }
-  const auto lease = end_lease(row->key, settlement, holder);
+  std::span<const Item> rest = items_;
+  while (!rest.empty()) {
+    const auto run = rest.first(run_length(rest));
+    const bool ended = end_run(run, holder);
+    for (const Item& item : run) {
+      const auto lease =
+          ended ? EndedLease{}
+                : leases_.end(item.row.key, item.settlement->lease, holder.incarnation);
+      settle(item, lease, holder, settled);
+    }
+    rest = rest.subspan(run.size());
+  }
+}
+
+// How many of the first were delivered under one lease and have keys that follow each other.
+std::size_t Settler::run_length(std::span<const Item> items) {
+  const auto follows = [](const Item& one, const Item& next) {
+    const auto* key = std::get_if<std::int64_t>(&one.row.key);
+    const auto* next_key = std::get_if<std::int64_t>(&next.row.key);
+    return key != nullptr && next_key != nullptr && *key < INT64_MAX && *next_key == *key + 1 &&
+           next.settlement->verdict == Verdict::delivered &&
+           next.settlement->lease == one.settlement->lease;
+  };
+  if (items.front().settlement->verdict != Verdict::delivered) return 1;
+  std::size_t length = 1;
+  while (length < items.size() && follows(items[length - 1], items[length])) ++length;
+  return length;
+}
+
+bool Settler::end_run(std::span<const Item> run, const Holder& holder) {
+  if (run.size() < kRunMin) return false;
+  return leases_.end_run(std::get<std::int64_t>(run.front().row.key), run.size(),
+                         run.front().settlement->lease, holder.incarnation);
+}
+
+void Settler::settle(const Item& item, const std::optional<EndedLease>& lease, const Holder& holder,
+                     Settled& settled) {
+  const auto& [settlement, row] = item;
   if (lease) {
-    settled.freed.push_back(row->place);
-    if (settlement.verdict == Verdict::released) settled.released.push_back(row->key);
-    settle_leased(*row, *lease, settlement, holder, settled);
-  } else if (settlement.verdict == Verdict::delivered && is_the_same_row(*row)) {
-    settle_late_delivery(*row, settlement, holder, settled);
+    settled.freed.push_back(row.place);
+    if (settlement->verdict == Verdict::released) settled.released.push_back(row.key);
+    settle_leased(row, *lease, *settlement, holder, settled);
+  } else if (settlement->verdict == Verdict::delivered && is_the_same_row(row)) {
+    settle_late_delivery(row, *settlement, holder, settled);
   } else {
     ++settled.fenced;
   }
@@ -195,19 +231,7 @@ bool Settler::holds(const char* state) const {
   return name == state::kFailed ? mapping_.holds_failed() : mapping_.holds_dead();
 }
 
-std::optional<Settler::Lease> Settler::end_lease(const Value& row, const Settlement& settlement,
-                                                 const Holder& holder) {
-  const auto epoch = static_cast<std::int64_t>(settlement.lease);
-  // Most leases are plain, and RETURNING costs as much again as the deletion.
-  if (end_plain_lease_.run(outbox_, row, epoch, holder.incarnation) > 0) return Lease{};
-  auto rows = end_lease_.rows(outbox_, row, epoch, holder.incarnation);
-  if (!rows.next()) return std::nullopt;
-  const Lease lease{rows.integer(0) != 0, rows.integer(1) != 0};
-  rows.next();  // else the deletion would not be complete
-  return lease;
-}
-
-void Settler::settle_leased(const RowHandle& handle, const Lease& lease,
+void Settler::settle_leased(const RowHandle& handle, const EndedLease& lease,
                             const Settlement& settlement, const Holder& holder, Settled& settled) {
   if (settlement.verdict == Verdict::released && !settlement.outcome_unknown) return;
   const Value& row = handle.key;
@@ -251,7 +275,7 @@ void Settler::settle_late_delivery(const RowHandle& handle, const Settlement& se
   }
   keep_side(row, side, change, noted.has_value());
   attempts_.note(row, settlement, holder.now_text);
-  end_any_lease_.run(outbox_, row);
+  leases_.end_any(row);
   settled.freed.push_back(handle.place);
 }
 

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "relay/outbox_store.h"
 #include "storage/sqlite/attempt_log.h"
+#include "storage/sqlite/lease_ends.h"
 #include "storage/sqlite/row_handle.h"
 #include "storage/sqlite/side_rows.h"
 #include "storage/sqlite/sql.h"
@@ -51,7 +53,8 @@ class Settler {
  public:
   Settler(Connection& connection, const Sql& sql, std::string outbox, SideRows& side_rows);
 
-  void settle(const Settlement& settlement, const Holder& holder, Settled& settled);
+  // In this order.
+  void settle(std::span<const Settlement> settlements, const Holder& holder, Settled& settled);
 
   // Buries a row that has no lease and that took its relays down.
   BuriedRow bury_crashed(const Value& row, std::uint32_t crashes, const Holder& holder);
@@ -63,10 +66,6 @@ class Settler {
 
  private:
   enum class Written { in_place, beside, gone };
-  struct Lease {
-    bool large = false;
-    bool noted = false;
-  };
   // The outbox's row, or its stand-in beside it, is to become this.
   struct Change {
     const char* state = nullptr;
@@ -76,13 +75,21 @@ class Settler {
     std::uint32_t charge = 0;
   };
 
+  // A settlement with the row that it is about.
+  struct Item {
+    const Settlement* settlement = nullptr;
+    RowHandle row;
+  };
+
+  static std::size_t run_length(std::span<const Item> items);
+  bool end_run(std::span<const Item> run, const Holder& holder);
+  void settle(const Item& item, const std::optional<EndedLease>& lease, const Holder& holder,
+              Settled& settled);
   static bool names(const RowHandle& handle, const Query::Rows& rows);
   bool is_the_same_row(const RowHandle& row);
-  std::optional<Lease> end_lease(const Value& row, const Settlement& settlement,
-                                 const Holder& holder);
   void settle_late_delivery(const RowHandle& handle, const Settlement& settlement,
                             const Holder& holder, Settled& settled);
-  void settle_leased(const RowHandle& handle, const Lease& lease, const Settlement& settlement,
+  void settle_leased(const RowHandle& handle, const EndedLease& lease, const Settlement& settlement,
                      const Holder& holder, Settled& settled);
   void note_attempt(SideRow& side, const Settlement& settlement, const Holder& holder);
 
@@ -108,12 +115,11 @@ class Settler {
   SideRows& side_rows_;
   SizeProbe sizes_;
   AttemptLog attempts_;
+  LeaseEnds leases_;
   bool careful_ = false;
+  std::vector<Item> items_;  // of the settlements under way
   // Rows whose trigger undoes the whole transaction: not tried again on this connection.
   std::map<Value, std::string> untouchable_;
-  Query end_plain_lease_;
-  Query end_lease_;
-  Query end_any_lease_;
   std::optional<Query> mark_processed_;
   std::optional<Query> mark_failed_;
   std::optional<Query> mark_dead_;

@@ -313,9 +313,7 @@ bool SqliteStore::recognise(const Work& work, Turn& turn, std::vector<Picked>& p
 
 void SqliteStore::settle(const Work& work, const Holder& holder, Turn& turn) {
   Settled settled;
-  for (const Settlement& settlement : work.settlements) {
-    session_->settler.settle(settlement, holder, settled);
-  }
+  session_->settler.settle(work.settlements, holder, settled);
   session_->registration.forget(vanished_);
   session_->selector.settled(settled.freed);
   session_->selector.released(settled.released);

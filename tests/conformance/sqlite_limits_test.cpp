@@ -419,7 +419,8 @@ TEST_CASE("no statement of the relay reads a table or an index from end to end")
     while (plan.executeStep()) {
       const std::string step = plan.getColumn(3).getString();
       CAPTURE(step);
-      const bool seeks = step.rfind("SEARCH ", 0) == 0 || step == "SCAN CONSTANT ROW" ||
+      const bool seeks = step.rfind("SEARCH ", 0) == 0 || step.ends_with(" CONSTANT ROW") ||
+                         step.ends_with(" CONSTANT ROWS") ||
                          step.rfind("SCALAR SUBQUERY ", 0) == 0;  // its own steps follow
       CHECK(seeks);
       // A side table's rows are found by their whole key, not by the outbox alone.

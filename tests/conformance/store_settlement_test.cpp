@@ -23,6 +23,42 @@ TEST_CASE("a delivered row is Processed: error and due time are gone, the count 
   CHECK(done(relay.turn()).leased.empty());
 }
 
+TEST_CASE("rows delivered together end each in its own way") {
+  Outbox outbox;
+  for (int i = 0; i < 20; ++i) outbox.insert({"r" + std::to_string(i)});
+  Client relay(*outbox.fixture);
+  // One of them has failed before: there is something noted of it.
+  Turn turn = done(relay.turn());
+  REQUIRE(turn.leased.size() == 20);
+  std::vector<Settlement> settlements;
+  for (const Message& message : turn.leased) settlements.push_back(released(message));
+  settlements[7] = retry(turn.leased[7], 0s);
+  done(relay.settle(settlements));
+  turn = done(relay.turn());
+  REQUIRE(turn.leased.size() == 20);
+
+  // Another is gone, and one was settled before.
+  outbox.fixture->remove("r12");
+  settlements.clear();
+  for (const Message& message : turn.leased) {
+    if (message.id == "r15") {
+      done(relay.settle({dead(message, DeadReason::permanent)}));
+    }
+    settlements.push_back(delivered(message));
+  }
+  CHECK(done(relay.settle(settlements)).fenced == 2);
+  for (int i = 0; i < 20; ++i) {
+    const std::string id = "r" + std::to_string(i);
+    CAPTURE(id);
+    if (i == 12) continue;
+    CHECK(outbox.fixture->read(id).status == (i == 15 ? "DeadLettered" : "Processed"));
+  }
+  outbox.fixture->advance(1min);
+  CHECK(done(relay.turn()).leased.empty());
+  Client other(*outbox.fixture);
+  CHECK(done(other.turn()).leased.empty());
+}
+
 TEST_CASE("a row to be retried is Failed, charged, and leased again when it is due") {
   Outbox outbox;
   outbox.insert({"a"});

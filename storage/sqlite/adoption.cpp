@@ -91,6 +91,18 @@ Signature signature(const Mapping& mapping) {
           {"states.processed", s.processed},   {"states.deadLettered", s.dead_lettered}};
 }
 
+// What an older program did not write down, it took for no difference. Nothing if it is not ours.
+Signature read_signature(const std::string& text) {
+  Signature result;
+  const auto written = nlohmann::json::parse(text, nullptr, false);
+  if (!written.is_object()) return result;
+  for (const auto& [name, value] : written.items()) {
+    if (!value.is_string()) return {};
+    result[name] = value.get<std::string>();
+  }
+  return result;
+}
+
 void write_down(Connection& connection, const Mapping& mapping) {
   Query note(connection.database(),
              "INSERT OR REPLACE INTO outbox_relay_meta (outbox, name, value) "
@@ -172,18 +184,19 @@ std::string difference(const Signature& before, const Signature& now) {
       settings.push_back(fmt::format("store.{}: {}", name, literal(value)));
     }
   }
-  for (const auto& [name, value] : now) {
-    if (!before.contains(name)) settings.push_back(fmt::format("store.{}: \"\"", name));
-  }
   return fmt::format("{}", fmt::join(settings, ", "));
 }
 
 Unusable other(Connection& connection, const std::string& outbox, const Adopted& before) {
+  const std::string as_before =
+      before.difference.empty()
+          ? ""
+          : fmt::format("to go on as before, set {}; else ", before.difference);
   return Unusable(fmt::format(
       "the columns or states of the table {} in {} are other ones than the relay began with, so "
-      "that rows may be taken for others: to go on as before, set {}; else say what is to become "
-      "of the rows with outbox-relay adopt",
-      outbox, connection.path(), before.difference));
+      "that rows may be taken for others: {}say what is to become of the rows with outbox-relay "
+      "adopt",
+      outbox, connection.path(), as_before));
 }
 
 }  // namespace
@@ -193,10 +206,13 @@ Adopted adopted(Connection& connection, const Mapping& mapping) {
              "SELECT value FROM outbox_relay_meta WHERE outbox = ?1 AND name = 'adopted'");
   auto rows = find.rows(mapping.table);
   if (!rows.next()) return {Adopted::Answer::no, {}};
-  const auto written = nlohmann::json::parse(rows.text(0), nullptr, false);
-  const Signature before = written.is_object() ? written.get<Signature>() : Signature{};
+  const Signature before = read_signature(rows.text(0));
   const Signature now = signature(mapping);
-  if (before == now) return {Adopted::Answer::yes, {}};
+  const bool same = std::all_of(before.begin(), before.end(), [&now](const auto& setting) {
+    const auto found = now.find(setting.first);
+    return found != now.end() && found->second == setting.second;
+  });
+  if (same && !before.empty()) return {Adopted::Answer::yes, {}};
   return {Adopted::Answer::as_another, difference(before, now)};
 }
 

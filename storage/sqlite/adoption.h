@@ -12,7 +12,7 @@
 namespace outbox::sqlite {
 
 // Whether the relay has begun on a foreign table, and if it did under another mapping, the settings
-// that would bring that back.
+// that would bring that back (none if nobody can read them any more).
 struct Adopted {
   enum class Answer { no, yes, as_another };
   Answer answer = Answer::no;

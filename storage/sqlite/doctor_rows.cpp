@@ -349,9 +349,11 @@ Finding adopted_as_another(const Mapping& mapping, const std::string& difference
                           "with.",
                           mapping.table),
       .why = "Rows might be taken for others: the relay refuses to go on.",
-      .fix = fmt::format("To go on as before, set {}; else say what is to become of the rows as "
-                         "they are now with `outbox-relay adopt`.",
-                         difference)};
+      .fix = fmt::format("{} what is to become of the rows as they are now with `outbox-relay "
+                         "adopt`.",
+                         difference.empty()
+                             ? "Say"
+                             : fmt::format("To go on as before, set {}; else say", difference))};
 }
 
 }  // namespace

@@ -198,6 +198,25 @@ TEST_CASE("another column to know rows by is another mapping") {
   CHECK(other.difference.find("columns.sequence: ''") != std::string::npos);
 }
 
+TEST_CASE("what an older program did not write down of a mapping makes it no other one") {
+  ForeignFixture fixture(dotnet());
+  const auto answer_to = [&](const std::string& written) {
+    fixture.application().exec("UPDATE outbox_relay_meta SET value = '" + written +
+                               "' WHERE name = 'adopted'");
+    sqlite::Connection connection(fixture.path(), 1s);
+    const auto mapping = sqlite::require_outbox(connection, sqlite::mapping_of(fixture.settings()));
+    return sqlite::adopted(connection, mapping).answer;
+  };
+  using Answer = sqlite::Adopted::Answer;
+  CHECK(answer_to(R"({"columns.status": "Status"})") == Answer::yes);
+  CHECK(answer_to(R"({"columns.status": "State"})") == Answer::as_another);
+  CHECK(answer_to(R"({"columns.status": "Status", "columns.colour": "Red"})") ==
+        Answer::as_another);
+  for (const char* garbage : {"", "[]", "{}", "{\"columns.status\": 1}"}) {
+    CHECK(answer_to(garbage) == Answer::as_another);
+  }
+}
+
 TEST_CASE("under another mapping than the relay began with, nothing of a table is removed") {
   ForeignFixture fixture(dotnet());
   for (const char* id : {"'dead'", "'failed'", "'done'", "'waiting'"}) fixture.add(id);

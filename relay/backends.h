@@ -104,6 +104,7 @@ struct PublisherSettings {
   std::map<std::string, std::string> headers;
   std::map<std::string, std::string> header_files;  // a header's name -> the file with its value
   std::string exchange;  // AMQP: for destinations that name none; empty: the default exchange
+  std::string unroutable_exchange;  // AMQP: for what no queue is bound for; empty: it is not sent
   TlsSettings tls;
   // Told after each TLS handshake, by any of the publisher's threads: when the first certificate of
   // the broker's chain expires. Outlives the publisher; may be empty.

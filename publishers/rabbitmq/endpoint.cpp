@@ -38,6 +38,12 @@ void add_envelope(const PublisherSettings& settings, Defects& defects) {
   }
 }
 
+void add_exchange(const char* setting, const std::string& name, Defects& defects) {
+  if (name.size() <= kShortStringMax && is_valid_utf8(name)) return;
+  defects.push_back(
+      {setting, fmt::format("is no UTF-8 text of at most {} bytes", kShortStringMax)});
+}
+
 void add_secret(const PublisherSettings& settings, const AmqpEndpoint& endpoint, Defects& defects) {
   if (settings.username.empty() != settings.password_file.empty()) {
     defects.push_back({"username", "belongs together with passwordFile: one of them is missing"});
@@ -95,10 +101,8 @@ std::vector<SettingDefect> check_rabbitmq_settings(const PublisherSettings& sett
   if (!parsed.error.empty()) defects.push_back({"url", parsed.error});
   add_unusable(settings, defects);
   add_envelope(settings, defects);
-  if (settings.exchange.size() > kShortStringMax || !is_valid_utf8(settings.exchange)) {
-    defects.push_back(
-        {"exchange", fmt::format("is no UTF-8 text of at most {} bytes", kShortStringMax)});
-  }
+  add_exchange("exchange", settings.exchange, defects);
+  add_exchange("unroutableExchange", settings.unroutable_exchange, defects);
   add_secret(settings, parsed.endpoint, defects);
   add_tls(settings, parsed.endpoint.tls, defects);
   return defects;

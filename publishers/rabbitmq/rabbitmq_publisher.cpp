@@ -111,6 +111,11 @@ void RabbitmqPublisher::start(const Publication& publication, const AmqpMessage&
     fail_waiting(error);
     return;
   }
+  put(std::move(flight), message);
+}
+
+// Connected.
+void RabbitmqPublisher::put(Flight flight, const AmqpMessage& message) {
   if (auto missing = link_->find_exchange(message.exchange, flight.deadline)) {
     if (missing->outcome == Outcome::misconfigured) {
       report(flight, missing->outcome, missing->reason, false, 0);
@@ -128,6 +133,19 @@ void RabbitmqPublisher::start(const Publication& publication, const AmqpMessage&
     return;
   }
   flights_.add(link_->last_tag(), std::move(flight));
+}
+
+// No queue is bound for it where it was to go: it goes, within the same attempt, where those go.
+void RabbitmqPublisher::divert(Flight flight) {
+  if (!link_) {
+    report(flight, Outcome::transport, "the connection was lost", false, incident_);
+    return;
+  }
+  AmqpMessage message = builder_.build(flight.publication);
+  message.exchange = settings_.unroutable_exchange;
+  flight.exchange = message.exchange;
+  flight.returned.clear();
+  put(std::move(flight), message);
 }
 
 // Each of those that wait would have met the same.
@@ -179,8 +197,11 @@ void RabbitmqPublisher::hear() {
 }
 
 void RabbitmqPublisher::on(const amqp::Confirm& confirm) {
-  for (const Flight& flight : flights_.settle(confirm.tag, confirm.multiple)) {
-    if (!flight.returned.empty()) {
+  const std::string& unroutable = settings_.unroutable_exchange;
+  for (Flight& flight : flights_.settle(confirm.tag, confirm.multiple)) {
+    if (!flight.returned.empty() && !unroutable.empty() && flight.exchange != unroutable) {
+      divert(std::move(flight));
+    } else if (!flight.returned.empty()) {
       report(flight, Outcome::misconfigured, flight.returned, false, 0);
     } else if (confirm.taken) {
       suspects_.erase(flight.exchange);

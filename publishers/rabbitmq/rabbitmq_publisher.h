@@ -24,9 +24,10 @@
 namespace outbox {
 
 // submit() only queues; one thread owns the connection and has up to 128 messages in flight on it.
-// A message is confirmed when the broker has acked it and did not send it back as unroutable. An
-// attempt ends, with its receipt, by the publish time-out. The destructor cancels what is queued
-// and waits for what travels. The clock and the sink outlive the publisher.
+// A message is confirmed when the broker has acked it and did not send it back as unroutable; with
+// an exchange for those, when that has taken it. An attempt ends, with its receipt, by the publish
+// time-out. The destructor cancels what is queued and waits for what travels. The clock and the
+// sink outlive the publisher.
 class RabbitmqPublisher final : public Publisher {
  public:
   // The settings have passed the check.
@@ -43,6 +44,8 @@ class RabbitmqPublisher final : public Publisher {
   bool take_next();
   void start_all();
   void start(const Publication& publication, const AmqpMessage& message);
+  void put(Flight flight, const AmqpMessage& message);
+  void divert(Flight flight);
   void fail_waiting(const LinkError& error);
   bool may_start(const std::string& exchange) const;
   bool connect(Time deadline, LinkError& error);

@@ -1,20 +1,8 @@
 // The RabbitMQ publisher against a real server.
-#include "publishers/rabbitmq/rabbitmq_publisher.h"
-
-#include <amqp.h>
-#include <amqp_tcp_socket.h>
-#include <doctest/doctest.h>
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <set>
-#include <stdexcept>
 #include <thread>
 
-#include "relay/app/boot_clock.h"
-#include "tests/conformance/publisher_conformance.h"
-#include "tests/servers/server_process.h"
-#include "tests/servers/tcp_proxy.h"
+#include "tests/conformance/rabbitmq_test_support.h"
 #include "tests/temporary_file.h"
 
 namespace outbox {
@@ -23,227 +11,9 @@ namespace {
 using namespace testing;
 using namespace std::chrono_literals;
 
-// One for all tests: it takes seconds to start.
-ServerProcess& server() {
-  static ServerProcess process("tests/servers/rabbitmq.py");
-  return process;
-}
-
-std::uint16_t server_port() {
-  return static_cast<std::uint16_t>(
-      std::stoi(server().url().substr(server().url().rfind(':') + 1)));
-}
-
-amqp_bytes_t bytes_of(const std::string& text) {
-  return {text.size(), const_cast<char*>(text.data())};
-}
-
-std::string text_of(amqp_bytes_t bytes) {
-  return {static_cast<const char*>(bytes.bytes), bytes.len};
-}
-
-// The application's side: declares, binds and reads, over a connection of its own.
-class Consumer {
- public:
-  Consumer() : connection_(amqp_new_connection()) {
-    amqp_socket_t* socket = amqp_tcp_socket_new(connection_);
-    if (amqp_socket_open(socket, "127.0.0.1", server_port()) != AMQP_STATUS_OK) fail("connect");
-    amqp_login(connection_, "/", 0, AMQP_DEFAULT_FRAME_SIZE, 0, AMQP_SASL_METHOD_PLAIN, "guest",
-               "guest");
-    amqp_channel_open(connection_, 1);
-    check("open");
-  }
-  ~Consumer() { amqp_destroy_connection(connection_); }
-  Consumer(const Consumer&) = delete;
-  Consumer& operator=(const Consumer&) = delete;
-
-  void declare_exchange(const std::string& name) {
-    amqp_exchange_declare(connection_, 1, bytes_of(name), bytes_of("topic"), 0, 0, 0, 0,
-                          amqp_empty_table);
-    check("declare the exchange");
-  }
-  void delete_exchange(const std::string& name) {
-    amqp_exchange_delete(connection_, 1, bytes_of(name), 0);
-    check("delete the exchange");
-  }
-  // At most `length` messages, if that is not 0; more are refused.
-  void declare_queue(const std::string& name, const std::string& exchange, int length = 0) {
-    const std::string limit = "x-max-length";
-    const std::string overflow = "x-overflow";
-    const std::string reject = "reject-publish";
-    amqp_table_entry_t entries[2] = {};
-    entries[0].key = bytes_of(limit);
-    entries[0].value.kind = AMQP_FIELD_KIND_I32;
-    entries[0].value.value.i32 = length;
-    entries[1].key = bytes_of(overflow);
-    entries[1].value.kind = AMQP_FIELD_KIND_UTF8;
-    entries[1].value.value.bytes = bytes_of(reject);
-    amqp_queue_declare(connection_, 1, bytes_of(name), 0, 0, 0, 0,
-                       length == 0 ? amqp_empty_table : amqp_table_t{2, entries});
-    check("declare the queue");
-    bind(name, exchange);
-  }
-  void bind(const std::string& queue, const std::string& exchange) {
-    amqp_queue_bind(connection_, 1, bytes_of(queue), bytes_of(exchange), bytes_of("#"),
-                    amqp_empty_table);
-    check("bind");
-  }
-  void unbind(const std::string& queue, const std::string& exchange) {
-    amqp_queue_unbind(connection_, 1, bytes_of(queue), bytes_of(exchange), bytes_of("#"),
-                      amqp_empty_table);
-    check("unbind");
-  }
-
-  struct Received {
-    std::string routing_key;
-    std::string body;
-    amqp_basic_properties_t properties{};
-    std::vector<Header> headers;
-
-    std::string header(const std::string& name) const {
-      const auto found = std::ranges::find(headers, name, &Header::name);
-      return found == headers.end() ? "(none)" : found->value;
-    }
-    std::string id;
-    std::string type;
-    std::string content_type;
-    std::string correlation_id;
-  };
-
-  // All that the queue holds.
-  std::vector<Received> drain(const std::string& queue) {
-    std::vector<Received> all;
-    while (true) {
-      amqp_maybe_release_buffers(connection_);
-      const amqp_rpc_reply_t reply = amqp_basic_get(connection_, 1, bytes_of(queue), 1);
-      if (reply.reply_type != AMQP_RESPONSE_NORMAL) fail("get");
-      if (reply.reply.id == AMQP_BASIC_GET_EMPTY_METHOD) return all;
-      Received one;
-      one.routing_key =
-          text_of(static_cast<amqp_basic_get_ok_t*>(reply.reply.decoded)->routing_key);
-      amqp_message_t message;
-      if (amqp_read_message(connection_, 1, &message, 0).reply_type != AMQP_RESPONSE_NORMAL) {
-        fail("read");
-      }
-      one.body = text_of(message.body);
-      one.properties = message.properties;
-      one.id = text_of(message.properties.message_id);
-      one.type = text_of(message.properties.type);
-      one.content_type = text_of(message.properties.content_type);
-      if (message.properties._flags & AMQP_BASIC_CORRELATION_ID_FLAG) {
-        one.correlation_id = text_of(message.properties.correlation_id);
-      }
-      const amqp_table_t& table = message.properties.headers;
-      for (int i = 0; i < table.num_entries; ++i) {
-        one.headers.push_back(
-            {text_of(table.entries[i].key), text_of(table.entries[i].value.value.bytes)});
-      }
-      amqp_destroy_message(&message);
-      all.push_back(std::move(one));
-    }
-  }
-
- private:
-  void check(const char* what) {
-    if (amqp_get_rpc_reply(connection_).reply_type != AMQP_RESPONSE_NORMAL) fail(what);
-  }
-  [[noreturn]] static void fail(const char* what) {
-    throw std::runtime_error(std::string("the test's consumer could not ") + what);
-  }
-
-  amqp_connection_state_t connection_;
-};
-
-// An exchange and a queue of its own, behind a proxy.
-class RabbitmqUnderTest final : public BrokerUnderTest {
- public:
-  RabbitmqUnderTest() {
-    static int number = 0;
-    name_ = fmt::format("test-{}", ++number);
-    consumer.declare_exchange(name_);
-    consumer.declare_queue(name_, name_);
-  }
-
-  PublisherSettings settings() override {
-    PublisherSettings settings;
-    settings.url = fmt::format("amqp://127.0.0.1:{}", proxy.port());
-    settings.source = "/test/outbox";
-    settings.exchange = name_;
-    settings.publish_timeout = 5s;
-    return settings;
-  }
-  std::unique_ptr<Publisher> open(const PublisherSettings& settings, const Clock& clock,
-                                  ReceiptSink& sink) override {
-    REQUIRE(describe(check_rabbitmq_settings(settings)) == "");
-    return std::make_unique<RabbitmqPublisher>(settings, clock, sink);
-  }
-  std::vector<Arrival> arrivals() override {
-    std::vector<Arrival> arrivals;
-    for (const auto& received : consumer.drain(name_)) {
-      Arrival arrival;
-      arrival.id = received.header("cloudEvents_id");
-      arrival.event_type = received.header("cloudEvents_type");
-      arrival.key = received.header("cloudEvents_subject");
-      arrival.payload = received.body;
-      for (const Header& header : received.headers) {
-        const bool ours = header.name.starts_with("cloudEvents_") ||
-                          header.name.starts_with("outbox-") || header.name == "traceparent";
-        if (!ours) arrival.headers.push_back(header);
-      }
-      arrivals.push_back(std::move(arrival));
-    }
-    return arrivals;
-  }
-  bool stall() override {
-    proxy.stall();
-    return true;
-  }
-  void resume() override { proxy.resume(); }
-  bool disconnect() override {
-    proxy.close();
-    return true;
-  }
-  bool make_unsendable(Message& message) override {
-    message.id = std::string(300, 'x');
-    return true;
-  }
-
-  const std::string& name() const { return name_; }
-
-  Consumer consumer;
-  TcpProxy proxy{server_port()};
-
- private:
-  std::string name_;
-};
-
 TEST_CASE("RabbitMQ keeps what every publisher has to keep") {
   check_publisher([] { return std::make_unique<RabbitmqUnderTest>(); });
 }
-
-// A publisher with its clock and sink; publishes one message at a time.
-class Sender {
- public:
-  explicit Sender(const PublisherSettings& settings) : publisher_(settings, clock_, sink_) {}
-
-  Receipt publish(const Message& message, const std::string& destination = {}) {
-    submit(message, destination);
-    REQUIRE(sink_.wait_for(next_ - 1));
-    return sink_.only(next_ - 1);
-  }
-  void submit(const Message& message, const std::string& destination = {}) {
-    Publication publication = publication_of(message, next_++);
-    publication.destination = destination;
-    REQUIRE(publisher_.submit(std::span(&publication, 1)) == 1);
-  }
-  RecordingSink& sink() { return sink_; }
-
- private:
-  const BootClock clock_;
-  RecordingSink sink_;
-  Ticket next_ = 1;
-  RabbitmqPublisher publisher_;
-};
 
 TEST_CASE("a message has the properties that consumers look for") {
   RabbitmqUnderTest broker;
@@ -406,7 +176,8 @@ TEST_CASE("credentials are read anew when a connection is made") {
   CHECK(refused.reason.find("ACCESS_REFUSED") != std::string::npos);
   CHECK(refused.reason.find("first") == std::string::npos);
   password.write("second");
-  CHECK(sender.publish(make_message("three")).outcome == Outcome::confirmed);
+  CHECK(eventually(
+      [&] { return sender.publish(make_message("three")).outcome == Outcome::confirmed; }));
   server().order("delete_user relay");
 }
 
@@ -419,6 +190,89 @@ TEST_CASE("a connection that carries nothing stays up") {
   while (std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1s);
   CHECK(sender.publish(make_message("two")).outcome == Outcome::confirmed);
   CHECK(broker.proxy.connections() == 1);
+}
+
+TEST_CASE("what no queue is bound for goes to the exchange for such messages, if there is one") {
+  RabbitmqUnderTest broker;
+  const std::string lost = broker.name() + "-lost";
+  PublisherSettings settings = broker.settings();
+  settings.unroutable_exchange = lost;
+  Sender sender(settings);
+  broker.consumer.unbind(broker.name(), broker.name());
+  const Receipt missing = sender.publish(make_message("one"), broker.name() + "/some.key");
+  CHECK(missing.outcome == Outcome::misconfigured);
+  CHECK(missing.reason.find("NOT_FOUND") != std::string::npos);
+
+  broker.consumer.declare_exchange(lost);
+  const Receipt unbound = sender.publish(make_message("two"), broker.name() + "/some.key");
+  CHECK(unbound.outcome == Outcome::misconfigured);
+  CHECK(unbound.reason.find("NO_ROUTE (exchange '" + lost) != std::string::npos);
+
+  broker.consumer.declare_queue(lost, lost);
+  std::vector<Message> messages;
+  for (int i = 0; i < 50; ++i) messages.push_back(make_message("m" + std::to_string(i)));
+  for (const Message& message : messages) sender.submit(message, broker.name() + "/some.key");
+  REQUIRE(sender.sink().wait_for(52));
+  const auto received = broker.consumer.drain(lost);
+  CHECK(received.size() == 50);
+  CHECK(received.front().id == "m0");
+  broker.consumer.bind(broker.name(), broker.name());
+  CHECK(sender.publish(make_message("three"), broker.name() + "/some.key").outcome ==
+        Outcome::confirmed);
+  CHECK(broker.consumer.drain(broker.name()).size() == 1);
+  CHECK(broker.consumer.drain(lost).empty());
+}
+
+// Over TLS, past the proxy.
+PublisherSettings tls_settings(RabbitmqUnderTest& broker) {
+  const std::string& folder = server().words().at(2);
+  PublisherSettings settings = broker.settings();
+  settings.url = server().words().at(1);
+  settings.tls.ca_file = folder + "/ca.pem";
+  settings.tls.cert_file = folder + "/client.pem";
+  settings.tls.key_file = folder + "/client.key";
+  return settings;
+}
+
+TEST_CASE("a broker whose certificate is in order is spoken to over TLS") {
+  RabbitmqUnderTest broker;
+  Sender sender(tls_settings(broker));
+  std::vector<std::string> bodies;
+  for (const std::size_t size : {1u, 16384u, 300000u}) {
+    Message message = make_message("one");
+    message.payload = std::string(size, 'x');
+    const Receipt receipt = sender.publish(message);
+    CHECK(receipt.reason == "");
+    REQUIRE(receipt.outcome == Outcome::confirmed);
+    bodies.push_back(message.payload);
+  }
+  std::vector<std::string> received;
+  for (const auto& one : broker.consumer.drain(broker.name())) received.push_back(one.body);
+  CHECK((received == bodies));
+}
+
+TEST_CASE("nothing is sent to a broker whose certificate is not in order") {
+  RabbitmqUnderTest broker;
+  const auto check_refused = [&](const PublisherSettings& settings, const std::string& why) {
+    Sender sender(settings);
+    const Receipt receipt = sender.publish(make_message("one"));
+    CAPTURE(receipt.reason);
+    CHECK(receipt.outcome == Outcome::transport);
+    CHECK_FALSE(receipt.outcome_unknown);
+    CHECK(receipt.reason.find(why) != std::string::npos);
+  };
+  PublisherSettings settings = tls_settings(broker);
+  settings.tls.ca_file.clear();  // the system's authorities don't know it
+  check_refused(settings, "SSL peer cert verification failed");
+  settings = tls_settings(broker);
+  // The certificate is for localhost.
+  settings.url.replace(settings.url.find("localhost"), 9, "127.0.0.1");
+  check_refused(settings, "hostname");
+  settings = tls_settings(broker);
+  settings.tls.cert_file.clear();
+  settings.tls.key_file.clear();
+  check_refused(settings, "");
+  CHECK(broker.consumer.drain(broker.name()).empty());
 }
 
 TEST_CASE("headers by which RabbitMQ routes are refused, and those that AMQP can't hold") {

@@ -1,7 +1,11 @@
 #!/usr/bin/python3
 """A RabbitMQ server of its own, from the distribution's package, on free ports and in memory.
 
-As a script: prints the server's URL, then runs each line of its input as arguments of rabbitmqctl
+It also listens for TLS, with a certificate for localhost, to clients that have one of the same
+authority.
+
+As a script: prints the server's URL, its URL for TLS and the folder with ca.pem, client.pem and
+client.key, then runs each line of its input as arguments of rabbitmqctl
 and answers with a line ("ok", or what went wrong), until its input ends.
 """
 
@@ -27,6 +31,25 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def openssl(*words):
+    subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)
+
+
+def make_certificates(folder):
+    """An authority, and a certificate of it for the server and for a client."""
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=ca", "-keyout", f"{folder}/ca.key",
+            "-out", f"{folder}/ca.pem")
+    for name, alternative in (("server", "DNS:localhost"), ("client", "DNS:relay")):
+        with open(f"{folder}/{name}.ext", "w", encoding="utf-8") as file:
+            file.write(f"subjectAltName={alternative}\n")
+        openssl("req", *key, "-subj", f"/CN={name}", "-keyout", f"{folder}/{name}.key", "-out",
+                f"{folder}/{name}.csr")
+        openssl("x509", "-req", "-days", "2", "-in", f"{folder}/{name}.csr", "-CA",
+                f"{folder}/ca.pem", "-CAkey", f"{folder}/ca.key", "-CAcreateserial", "-extfile",
+                f"{folder}/{name}.ext", "-out", f"{folder}/{name}.pem")
+
+
 class RabbitMq:
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="outbox-rabbitmq-", dir="/dev/shm")
@@ -42,7 +65,15 @@ class RabbitMq:
             "RABBITMQ_PID_FILE": self.folder + "/pid", "RABBITMQ_DIST_PORT": str(free_port()),
             "ERL_EPMD_PORT": str(free_port()), "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_CONF_ENV_FILE": "/dev/null"}
+        self.tls_port = free_port()
+        make_certificates(self.folder)
         self._write("rabbitmq.conf", f"listeners.tcp.1 = 127.0.0.1:{self.port}\n"
+                    f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}\n"
+                    f"ssl_options.cacertfile = {self.folder}/ca.pem\n"
+                    f"ssl_options.certfile = {self.folder}/server.pem\n"
+                    f"ssl_options.keyfile = {self.folder}/server.key\n"
+                    "ssl_options.verify = verify_peer\n"
+                    "ssl_options.fail_if_no_peer_cert = true\n"
                     "loopback_users = none\nlog.console = false\n")
         self._write("plugins", "[].\n")
 
@@ -109,7 +140,7 @@ def main():
     server = RabbitMq()
     try:
         server.start()
-        print(server.url, flush=True)
+        print(server.url, f"amqps://localhost:{server.tls_port}", server.folder, flush=True)
         for line in sys.stdin:
             done = server.ctl(*shlex.split(line))
             print("ok" if done.returncode == 0 else repr(done.stderr or done.stdout), flush=True)

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <sstream>
 #include <stdexcept>
 
 namespace outbox::testing {
@@ -26,10 +27,12 @@ ServerProcess::ServerProcess(const std::string& script) {
   ::close(output[1]);
   orders_ = ::fdopen(input[1], "w");
   answers_ = ::fdopen(output[0], "r");
-  url_ = read_line();
-  if (url_.find("://") == std::string::npos) {
-    throw std::runtime_error(script + " did not come up: " + url_);
+  const std::string first = read_line();
+  if (first.find("://") == std::string::npos) {
+    throw std::runtime_error(script + " did not come up: " + first);
   }
+  std::istringstream line(first);
+  for (std::string word; line >> word;) words_.push_back(word);
 }
 
 // The end of its input ends the script, and the script its server.

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <string>
+#include <vector>
 
 namespace outbox::testing {
 
@@ -18,7 +19,9 @@ class ServerProcess {
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
-  const std::string& url() const { return url_; }
+  const std::string& url() const { return words_.front(); }
+  // The first line, word by word.
+  const std::vector<std::string>& words() const { return words_; }
   // Throws std::runtime_error unless the answer is "ok".
   void order(const std::string& line);
 
@@ -28,7 +31,7 @@ class ServerProcess {
   pid_t process_ = -1;
   std::FILE* orders_ = nullptr;
   std::FILE* answers_ = nullptr;
-  std::string url_;
+  std::vector<std::string> words_;
 };
 
 }  // namespace outbox::testing

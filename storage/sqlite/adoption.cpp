@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
@@ -77,37 +75,11 @@ class OpenRows {
   std::int64_t last_ = INT64_MIN;
 };
 
-// What decides which rows are to be sent, and as what, and by what they are known: by the names of
-// the settings.
-using Signature = std::map<std::string, std::string>;
-
-Signature signature(const Mapping& mapping) {
-  const Columns& c = mapping.columns;
-  const States& s = mapping.states;
-  return {{"columns.sequence", c.sequence},    {"columns.id", c.id},
-          {"columns.eventType", c.event_type}, {"columns.payload", c.payload},
-          {"columns.status", c.status},        {"columns.processedAt", c.processed_on},
-          {"states.pending", s.pending},       {"states.failed", s.failed},
-          {"states.processed", s.processed},   {"states.deadLettered", s.dead_lettered}};
-}
-
-// What an older program did not write down, it took for no difference. Nothing if it is not ours.
-Signature read_signature(const std::string& text) {
-  Signature result;
-  const auto written = nlohmann::json::parse(text, nullptr, false);
-  if (!written.is_object()) return result;
-  for (const auto& [name, value] : written.items()) {
-    if (!value.is_string()) return {};
-    result[name] = value.get<std::string>();
-  }
-  return result;
-}
-
 void write_down(Connection& connection, const Mapping& mapping) {
   Query note(connection.database(),
              "INSERT OR REPLACE INTO outbox_relay_meta (outbox, name, value) "
              "VALUES (?1, 'adopted', ?2)");
-  note.run(mapping.table, nlohmann::json(signature(mapping)).dump());
+  note.run(mapping.table, signature_of(mapping));
 }
 
 std::optional<OpenRow> first_old_row(Connection& connection, const Sql& sql, WallTime now) {
@@ -175,18 +147,6 @@ std::uint64_t count_others(Connection& connection, const Sql& sql) {
   return rows.next() ? static_cast<std::uint64_t>(rows.integer(0)) : 0;
 }
 
-// What of the mapping is not as it was written down, and how it would be so again.
-std::string difference(const Signature& before, const Signature& now) {
-  std::vector<std::string> settings;
-  for (const auto& [name, value] : before) {
-    const auto found = now.find(name);
-    if (found == now.end() || found->second != value) {
-      settings.push_back(fmt::format("store.{}: {}", name, literal(value)));
-    }
-  }
-  return fmt::format("{}", fmt::join(settings, ", "));
-}
-
 Unusable other(Connection& connection, const std::string& outbox, const Adopted& before) {
   const std::string as_before =
       before.difference.empty()
@@ -206,14 +166,7 @@ Adopted adopted(Connection& connection, const Mapping& mapping) {
              "SELECT value FROM outbox_relay_meta WHERE outbox = ?1 AND name = 'adopted'");
   auto rows = find.rows(mapping.table);
   if (!rows.next()) return {Adopted::Answer::no, {}};
-  const Signature before = read_signature(rows.text(0));
-  const Signature now = signature(mapping);
-  const bool same = std::all_of(before.begin(), before.end(), [&now](const auto& setting) {
-    const auto found = now.find(setting.first);
-    return found != now.end() && found->second == setting.second;
-  });
-  if (same && !before.empty()) return {Adopted::Answer::yes, {}};
-  return {Adopted::Answer::as_another, difference(before, now)};
+  return compare_signature(rows.text(0), mapping);
 }
 
 void require_adoption(Connection& connection, const Sql& sql, const Clocks& clocks) {

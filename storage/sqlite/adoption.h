@@ -5,19 +5,14 @@
 #include <string>
 
 #include "relay/backends.h"
+#include "storage/mapping/adoption_note.h"
 #include "storage/sqlite/connection.h"
 #include "storage/sqlite/sql.h"
 #include "storage/sqlite/times.h"
 
 namespace outbox::sqlite {
 
-// Whether the relay has begun on a foreign table, and if it did under another mapping, the settings
-// that would bring that back (none if nobody can read them any more).
-struct Adopted {
-  enum class Answer { no, yes, as_another };
-  Answer answer = Answer::no;
-  std::string difference;
-};
+// Whether the relay has begun on the table.
 Adopted adopted(Connection& connection, const Mapping& mapping);
 
 // Throws Unusable, saying what to do, while a foreign table holds rows to be sent that are older

@@ -6,8 +6,9 @@
 
 #include "relay/backends.h"
 #include "relay/outbox_store.h"
+#include "storage/mapping/attempt_text.h"
+#include "storage/mapping/value.h"
 #include "storage/sqlite/connection.h"
-#include "storage/sqlite/value.h"
 
 namespace outbox::sqlite {
 
@@ -24,17 +25,10 @@ class AttemptLog {
   // Costs nothing for a row whose attempt is not kept. The text is the broker's answer or our own
   // words, at most 1 KiB; never a payload.
   void note(const Value& key, const Settlement& settlement, const std::string& now) {
-    if (is_kept(settlement)) write(key, settlement, now);
+    if (is_kept(settlement, kept_)) write(key, settlement, now);
   }
 
  private:
-  bool is_kept(const Settlement& settlement) const {
-    if (kept_ == AttemptsKept::none || settlement.verdict == Verdict::released) return false;
-    if (settlement.verdict == Verdict::delivered) return kept_ == AttemptsKept::all;
-    // What was turned away without being sent or counted is none: a held destination would fill
-    // the table.
-    return settlement.attempted || settlement.charge > 0 || settlement.verdict == Verdict::dead;
-  }
   void write(const Value& key, const Settlement& settlement, const std::string& now);
 
   Connection& connection_;

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "storage/mapping/sweep.h"
 #include "storage/sqlite/connection.h"
 #include "storage/sqlite/sql.h"
-#include "storage/sqlite/sweep.h"
 #include "storage/sqlite/times.h"
 
 namespace outbox::sqlite {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "storage/sqlite/mapping.h"
+#include "storage/mapping/mapping.h"
 
 namespace outbox::sqlite {
 

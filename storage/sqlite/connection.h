@@ -11,25 +11,11 @@
 #include <string>
 
 #include "relay/clock.h"
+#include "storage/mapping/mapping.h"
 #include "storage/sqlite/location.h"
 #include "storage/sqlite/query.h"
 
 namespace outbox::sqlite {
-
-// The database is not what it should be. The text says why, and what to do.
-struct Unusable : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// The relay's tables were made by another version of the program.
-struct OtherVersion : Unusable {
-  using Unusable::Unusable;
-};
-
-// They are of a major version that this program does not know.
-struct NewerTables : OtherVersion {
-  using OtherVersion::OtherVersion;
-};
 
 // Another process is writing just now.
 struct Busy : std::runtime_error {

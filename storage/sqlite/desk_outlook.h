@@ -49,7 +49,4 @@ class Outlooks {
   Query dead_ahead_;
 };
 
-// A state by its name in outbox_relay_rows.
-MessageState state_named(const std::string& name);
-
 }  // namespace outbox::sqlite

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "relay/random.h"
-#include "storage/sqlite/clean_pace.h"
+#include "storage/mapping/clean_pace.h"
 #include "storage/sqlite/desk.h"
 
 namespace outbox::sqlite {

@@ -6,8 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "storage/mapping/presets.h"
+#include "storage/sqlite/dialect.h"
 #include "storage/sqlite/message_columns.h"
-#include "storage/sqlite/presets.h"
 #include "storage/sqlite/schema.h"
 
 namespace outbox::sqlite {

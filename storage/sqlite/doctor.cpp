@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "storage/sqlite/dialect.h"
 #include "storage/sqlite/doctor_checks.h"
 #include "storage/sqlite/schema.h"
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "relay/backends.h"
+#include "storage/mapping/mapping.h"
 #include "storage/sqlite/connection.h"
-#include "storage/sqlite/mapping.h"
 #include "storage/sqlite/schema_gaps.h"
 #include "storage/sqlite/times.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "storage/sqlite/headers.h"
+#include "storage/mapping/headers.h"
 #include "storage/sqlite/identifiers.h"
 
 namespace outbox::sqlite {

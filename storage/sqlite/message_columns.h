@@ -5,7 +5,7 @@
 #include <string>
 
 #include "relay/message.h"
-#include "storage/sqlite/mapping.h"
+#include "storage/mapping/mapping.h"
 #include "storage/sqlite/sql.h"
 #include "storage/sqlite/time_reader.h"
 

@@ -7,6 +7,7 @@
 
 #include "storage/sqlite/answered.h"
 #include "storage/sqlite/desk.h"
+#include "storage/sqlite/dialect.h"
 #include "storage/sqlite/identifiers.h"
 #include "storage/sqlite/lock_file.h"
 #include "storage/sqlite/schema.h"

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "storage/sqlite/value.h"
+#include "storage/mapping/value.h"
 
 namespace outbox::sqlite {
 

@@ -6,7 +6,7 @@
 #include <climits>
 #include <utility>
 
-#include "storage/sqlite/row_handle.h"
+#include "storage/mapping/row_handle.h"
 
 namespace outbox::sqlite {
 namespace {

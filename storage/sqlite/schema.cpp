@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "storage/sqlite/conditions.h"
+#include "storage/sqlite/dialect.h"
 
 namespace outbox::sqlite {
 namespace {

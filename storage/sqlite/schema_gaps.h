@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "storage/mapping/mapping.h"
 #include "storage/sqlite/connection.h"
-#include "storage/sqlite/mapping.h"
 
 namespace outbox::sqlite {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "relay/outbox_store.h"
-#include "storage/sqlite/blocked_keys.h"
+#include "storage/mapping/blocked_keys.h"
 #include "storage/sqlite/candidates.h"
 #include "storage/sqlite/connection.h"
 #include "storage/sqlite/sql.h"

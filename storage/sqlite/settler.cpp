@@ -10,7 +10,6 @@
 namespace outbox::sqlite {
 namespace {
 
-constexpr std::size_t kReasonBytesMax = 1024;
 constexpr std::size_t kUntouchableMax = 10'000;
 // Leases of fewer rows that follow each other are ended one by one.
 constexpr std::size_t kRunMin = 4;
@@ -110,14 +109,6 @@ bool is_refusal(const SQLite::Exception& error) {
 }
 
 }  // namespace
-
-std::string shortened(const std::string& text) {
-  if (text.size() <= kReasonBytesMax) return text;
-  std::size_t length = kReasonBytesMax;
-  // Bytes 10xxxxxx continue a character.
-  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0) == 0x80) --length;
-  return text.substr(0, length);
-}
 
 Settler::Settler(Connection& connection, const Sql& sql, std::string outbox, SideRows& side_rows)
     : connection_(connection),

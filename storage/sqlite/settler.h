@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "relay/outbox_store.h"
+#include "storage/mapping/attempt_text.h"
+#include "storage/mapping/row_handle.h"
 #include "storage/sqlite/attempt_log.h"
 #include "storage/sqlite/lease_ends.h"
-#include "storage/sqlite/row_handle.h"
 #include "storage/sqlite/side_rows.h"
 #include "storage/sqlite/sql.h"
 
@@ -44,9 +45,6 @@ struct Settled {
   std::vector<std::int64_t> freed;  // places of the rows whose lease has ended
   std::vector<Value> released;      // keys of those that may be leased again at once
 };
-
-// `text` without what is over 1 KiB, cut between two characters.
-std::string shortened(const std::string& text);
 
 // Confined to the connection's thread; called inside a write transaction.
 class Settler {

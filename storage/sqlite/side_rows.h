@@ -6,21 +6,12 @@
 #include <string>
 
 #include "relay/message.h"
+#include "storage/mapping/row_handle.h"
+#include "storage/mapping/states.h"
 #include "storage/sqlite/connection.h"
-#include "storage/sqlite/row_handle.h"
 #include "storage/sqlite/times.h"
 
 namespace outbox::sqlite {
-
-// The state names of outbox_relay_rows, whatever the outbox calls its own.
-namespace state {
-constexpr const char* kPending = "Pending";
-constexpr const char* kFailed = "Failed";
-constexpr const char* kProcessed = "Processed";
-constexpr const char* kDeadLettered = "DeadLettered";
-// Only beside: older than what the relay was told to begin with.
-constexpr const char* kSkipped = "Skipped";
-}  // namespace state
 
 // A moment on both axes: boot time measures, wall time bridges a restart of the machine.
 struct Moment {

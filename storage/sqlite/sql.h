@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string>
 
+#include "storage/mapping/mapping.h"
 #include "storage/sqlite/conditions.h"
 #include "storage/sqlite/connection.h"
-#include "storage/sqlite/mapping.h"
 
 namespace outbox::sqlite {
 

@@ -1,9 +1,11 @@
 #include <sqlite3.h>
 
 #include "relay/backends.h"
+#include "storage/mapping/settings_check.h"
 #include "storage/sqlite/adoption.h"
 #include "storage/sqlite/answered.h"
 #include "storage/sqlite/detection.h"
+#include "storage/sqlite/dialect.h"
 #include "storage/sqlite/doctor.h"
 #include "storage/sqlite/overview.h"
 #include "storage/sqlite/schema.h"
@@ -13,52 +15,6 @@
 
 namespace outbox {
 namespace {
-
-// Tries each setting by itself, beside good ones, so that all that are wrong are told at once.
-class SettingsCheck {
- public:
-  explicit SettingsCheck(const StoreSettings& settings) : settings_(settings) {}
-
-  std::vector<SettingDefect> run() {
-    attempt("url", [this] { sqlite::path_of(settings_.url); });
-    alone("table", [this](StoreSettings& part) { part.table = settings_.table; });
-    alone("preset", [this](StoreSettings& part) { part.preset = settings_.preset; });
-    alone("times", [this](StoreSettings& part) { part.times = settings_.times; });
-    alone("guids", [this](StoreSettings& part) { part.guids = settings_.guids; });
-    for (const auto& column : settings_.columns) {
-      alone("columns." + column.first, [&](StoreSettings& part) { part.columns = {column}; });
-    }
-    for (const auto& state : settings_.states) {
-      // Without a status column, since two states that are exchanged look alike one by one.
-      alone("states." + state.first, [&](StoreSettings& part) {
-        part.columns = {{"status", ""}};
-        part.states = {state};
-      });
-    }
-    if (defects_.empty()) attempt("states", [this] { sqlite::mapping_of(settings_); });
-    return std::move(defects_);
-  }
-
- private:
-  template <class Try>
-  void attempt(const std::string& setting, const Try& what) {
-    try {
-      what();
-    } catch (const SettingsError& error) {
-      defects_.push_back({setting, error.what()});
-    }
-  }
-
-  template <class Change>
-  void alone(const std::string& setting, const Change& change) {
-    StoreSettings part;
-    change(part);
-    attempt(setting, [&part] { sqlite::mapping_of(part); });
-  }
-
-  const StoreSettings& settings_;
-  std::vector<SettingDefect> defects_;
-};
 
 std::string apply_ddl(const StoreSettings& settings) {
   const std::string path = sqlite::path_of(settings.url);
@@ -119,14 +75,17 @@ void add_sqlite_store(Backends& backends) {
   // Without effect once SQLite is in use.
   sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
   StoreBackend backend;
-  backend.check = [](const StoreSettings& settings) { return SettingsCheck(settings).run(); };
+  backend.check = [](const StoreSettings& settings) {
+    return check_settings(settings, sqlite::dialect(),
+                          [](const std::string& url) { sqlite::path_of(url); });
+  };
   backend.open_store = [](const StoreSettings& settings, const Clock& clock, Bell& bell) {
     return std::unique_ptr<OutboxStore>(
         std::make_unique<sqlite::SqliteStore>(settings, sqlite::system_clocks(clock), bell));
   };
   backend.open_desk = [](const StoreSettings& settings) {
     return std::unique_ptr<OutboxDesk>(
-        std::make_unique<sqlite::SqliteDesk>(settings, sqlite::system_wall_time));
+        std::make_unique<sqlite::SqliteDesk>(settings, system_wall_time));
   };
   backend.ddl = [](const StoreSettings& settings) {
     return sqlite::complete_ddl(sqlite::mapping_of(settings));

@@ -9,6 +9,7 @@
 #include "storage/sqlite/desk_backlog.h"
 #include "storage/sqlite/desk_messages.h"
 #include "storage/sqlite/desk_orders.h"
+#include "storage/sqlite/dialect.h"
 
 namespace outbox::sqlite {
 namespace {

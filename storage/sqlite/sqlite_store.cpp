@@ -7,6 +7,8 @@
 #include <random>
 #include <thread>
 
+#include "storage/sqlite/dialect.h"
+
 namespace outbox::sqlite {
 namespace {
 

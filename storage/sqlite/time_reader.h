@@ -4,10 +4,9 @@
 #include <optional>
 #include <string>
 
+#include "storage/mapping/time_forms.h"
 #include "storage/sqlite/connection.h"
-#include "storage/sqlite/mapping.h"
 #include "storage/sqlite/times.h"
-#include "storage/sqlite/value.h"
 
 namespace outbox::sqlite {
 
@@ -25,8 +24,5 @@ class TimeReader {
   const TimeFormat format_;
   Query julian_day_;
 };
-
-// A time as it is written into a column.
-Value to_column(WallTime time, TimeFormat format);
 
 }  // namespace outbox::sqlite

@@ -4,7 +4,8 @@
 
 #include <utility>
 
-#include "storage/sqlite/mapping.h"
+#include "storage/mapping/mapping.h"
+#include "storage/sqlite/dialect.h"
 
 namespace outbox::conformance {
 MappedFixture::MappedFixture(TableShape shape) : shape_(std::move(shape)) {
@@ -19,7 +20,7 @@ StoreSettings MappedFixture::settings() const {
   return settings;
 }
 
-std::string MappedFixture::table() const { return sqlite::quoted(shape_.settings.table); }
+std::string MappedFixture::table() const { return quoted(shape_.settings.table); }
 
 void MappedFixture::remove(const std::string& id) {
   SQLite::Statement statement(application(),
@@ -63,7 +64,7 @@ void MappedFixture::refuse_changes(const std::string& id) {
 }
 
 std::string MappedFixture::column(const std::string& name) const {
-  const sqlite::Mapping mapping = sqlite::mapping_of(settings());
+  const Mapping mapping = sqlite::mapping_of(settings());
   return name == "headers" ? mapping.columns.headers : mapping.columns.event_type;
 }
 

@@ -1,5 +1,6 @@
 #include "tests/conformance/sqlite_fixture.h"
 
+#include "storage/sqlite/dialect.h"
 #include "storage/sqlite/schema.h"
 #include "storage/sqlite/sqlite_desk.h"
 
@@ -9,7 +10,7 @@ namespace {
 using std::chrono::sys_days;
 
 // Where the wall clock stands when the test clock stands at zero.
-constexpr sqlite::WallTime kWallStart = sys_days{std::chrono::year{2026} / 11 / 1};
+constexpr WallTime kWallStart = sys_days{std::chrono::year{2026} / 11 / 1};
 
 void bind_maybe(SQLite::Statement& statement, int index, const std::optional<std::string>& value) {
   if (value) {
@@ -66,12 +67,11 @@ void DatabaseFixture::insert_by(const std::string& sql, const NewRow& row) {
   bind_maybe(statement, 6, row.content_type);
   bind_maybe(statement, 7, row.headers);
   bind_maybe(statement, 8, row.traceparent);
-  const sqlite::WallTime now = clocks().wall();
-  statement.bind(9, sqlite::to_text(now));
+  const WallTime now = clocks().wall();
+  statement.bind(9, to_text(now));
   std::optional<std::string> not_before;
   if (row.not_before) {
-    not_before =
-        sqlite::to_text(now + std::chrono::floor<std::chrono::milliseconds>(*row.not_before));
+    not_before = to_text(now + std::chrono::floor<std::chrono::milliseconds>(*row.not_before));
   }
   bind_maybe(statement, 10, not_before);
   statement.exec();

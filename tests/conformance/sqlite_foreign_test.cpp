@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "storage/sqlite/adoption.h"
+#include "storage/sqlite/dialect.h"
 #include "storage/sqlite/schema.h"
 #include "storage/sqlite/sqlite_desk.h"
 #include "tests/conformance/mapped_fixture.h"
@@ -126,7 +127,7 @@ TEST_CASE("a key may come again whatever a comment says") {
   const MappedFixture fixture(shape);
   sqlite::Connection connection(fixture.path(), 1s);
   CHECK_THROWS_WITH_AS(sqlite::require_outbox(connection, sqlite::mapping_of(fixture.settings())),
-                       doctest::Contains("AUTOINCREMENT"), sqlite::Unusable);
+                       doctest::Contains("AUTOINCREMENT"), Unusable);
 }
 
 TEST_CASE("a column that nobody can write is not taken for the state") {
@@ -138,7 +139,7 @@ TEST_CASE("a column that nobody can write is not taken for the state") {
   sqlite::Connection connection(fixture.path(), 1s);
   StoreSettings settings = fixture.settings();
   CHECK_THROWS_WITH_AS(sqlite::require_outbox(connection, sqlite::mapping_of(settings)),
-                       doctest::Contains("store.columns.status: \"\""), sqlite::Unusable);
+                       doctest::Contains("store.columns.status: \"\""), Unusable);
   settings.columns = {{"status", ""}};
   CHECK(sqlite::require_outbox(connection, sqlite::mapping_of(settings)).columns.status.empty());
 }
@@ -192,9 +193,9 @@ TEST_CASE("another column to know rows by is another mapping") {
                            sqlite::require_outbox(connection, sqlite::mapping_of(settings)));
   };
   fixture.adopt({});
-  CHECK(adopted_by("").answer == sqlite::Adopted::Answer::yes);
-  const sqlite::Adopted other = adopted_by("n");
-  CHECK(other.answer == sqlite::Adopted::Answer::as_another);
+  CHECK(adopted_by("").answer == Adopted::Answer::yes);
+  const Adopted other = adopted_by("n");
+  CHECK(other.answer == Adopted::Answer::as_another);
   CHECK(other.difference.find("columns.sequence: ''") != std::string::npos);
 }
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "storage/sqlite/dialect.h"
 #include "storage/sqlite/schema.h"
 #include "tests/conformance/sqlite_fixture.h"
 

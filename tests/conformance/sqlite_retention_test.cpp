@@ -1,5 +1,5 @@
 // Clean-ups of an SQLite outbox: how they get on with others.
-#include "storage/sqlite/clean_pace.h"
+#include "storage/mapping/clean_pace.h"
 #include "tests/conformance/sqlite_fixture.h"
 #include "tests/conformance/store_cases.h"
 
@@ -90,7 +90,7 @@ TEST_CASE("a database that is replaced during a clean-up is walked from its star
 
 TEST_CASE(
     "the pace halves after a long hold, grows while rows go quickly, and rests in proportion") {
-  sqlite::CleanPace pace;
+  CleanPace pace;
   const std::size_t begun = pace.limit(100'000);
   pace.held(begun, 20ms);
   CHECK(pace.limit(100'000) == begun / 2);
@@ -98,9 +98,9 @@ TEST_CASE(
   CHECK(pace.limit(500) == 500);
   for (int i = 0; i < 100; ++i) pace.held(pace.limit(500), 1h);
   CHECK(pace.limit(500) >= 1);
-  CHECK(sqlite::CleanPace::rest(2ms, true) >= 20ms);
-  CHECK(sqlite::CleanPace::rest(2ms, false) >= 8ms);
-  CHECK(sqlite::CleanPace::rest(0ms, false) >= 1ms);
+  CHECK(CleanPace::rest(2ms, true) >= 20ms);
+  CHECK(CleanPace::rest(2ms, false) >= 8ms);
+  CHECK(CleanPace::rest(0ms, false) >= 1ms);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "storage/sqlite/dialect.h"
 #include "storage/sqlite/schema.h"
 #include "tests/conformance/sqlite_fixture.h"
 

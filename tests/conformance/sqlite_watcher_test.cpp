@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "storage/sqlite/dialect.h"
 #include "storage/sqlite/schema.h"
 #include "storage/sqlite/wal_watcher.h"
 #include "tests/conformance/sqlite_fixture.h"

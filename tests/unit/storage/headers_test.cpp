@@ -1,4 +1,4 @@
-#include "storage/sqlite/headers.h"
+#include "storage/mapping/headers.h"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "relay/backends.h"
-#include "storage/sqlite/mapping.h"
+#include "storage/mapping/mapping.h"
+#include "storage/sqlite/dialect.h"
 
 namespace outbox::sqlite {
 namespace {

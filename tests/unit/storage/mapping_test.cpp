@@ -1,14 +1,15 @@
 // Which columns and states a table is taken to have.
-#include "storage/sqlite/mapping.h"
+#include "storage/mapping/mapping.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <random>
 
+#include "storage/mapping/presets.h"
 #include "storage/sqlite/connection.h"
+#include "storage/sqlite/dialect.h"
 #include "storage/sqlite/identifiers.h"
-#include "storage/sqlite/presets.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -59,7 +60,8 @@ TEST_CASE("a preset takes the first of its names that the table has, spelt as th
 TEST_CASE("the relay's own table holds every verdict, any other only what it has columns for") {
   StoreSettings settings = settings_for("relay");
   std::vector<TableColumn> columns;
-  for (const ColumnChoice& choice : presets().front().choices) {
+  const Mapping preset = presets(dialect()).front();
+  for (const ColumnChoice& choice : preset.choices) {
     columns.push_back({choice.names.front(), "TEXT", false});
   }
   columns.front() = {"sequence", "INTEGER", true};
@@ -170,7 +172,7 @@ TEST_CASE("whatever the settings are, they are taken or refused with a reason") 
     const std::vector<std::string> usual{"Id", "Type", "Payload", "Status", "ProcessedOn"};
     names.insert(names.end(), usual.begin(),
                  usual.begin() + static_cast<std::ptrdiff_t>(random() % 6));
-    StoreSettings settings = settings_for(presets()[random() % presets().size()].preset);
+    StoreSettings settings = settings_for(preset_names()[random() % preset_names().size()]);
     settings.table = odd_name(random);
     for (std::size_t i = random() % 4; i > 0; --i) {
       settings.columns[keys[random() % keys.size()]] = names[random() % names.size()];

@@ -1,8 +1,8 @@
-#include "storage/sqlite/sweep.h"
+#include "storage/mapping/sweep.h"
 
 #include <doctest/doctest.h>
 
-#include "storage/sqlite/blocked_keys.h"
+#include "storage/mapping/blocked_keys.h"
 #include "storage/sqlite/pace.h"
 
 namespace outbox::sqlite {

@@ -1,4 +1,4 @@
-#include "storage/sqlite/headers.h"
+#include "storage/mapping/headers.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-namespace outbox::sqlite {
+namespace outbox {
 namespace {
 
 constexpr std::size_t kHeadersMax = 1000;
@@ -132,4 +132,4 @@ bool is_utf8(std::string_view bytes) {
   return true;
 }
 
-}  // namespace outbox::sqlite
+}  // namespace outbox

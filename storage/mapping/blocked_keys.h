@@ -7,7 +7,7 @@
 #include <string>
 #include <unordered_map>
 
-namespace outbox::sqlite {
+namespace outbox {
 
 // A memory only: forgetting costs a query, a stale entry a delay of a second. Bounded.
 class BlockedKeys {
@@ -62,4 +62,4 @@ class BlockedKeys {
   std::unordered_map<std::int64_t, std::string> blockers_;
 };
 
-}  // namespace outbox::sqlite
+}  // namespace outbox

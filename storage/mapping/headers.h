@@ -8,7 +8,7 @@
 
 #include "relay/message.h"
 
-namespace outbox::sqlite {
+namespace outbox {
 
 // Reads a JSON object of texts, numbers and booleans into `headers`, in its order. Returns what is
 // wrong with it, and where; nothing if it is fine.
@@ -17,4 +17,4 @@ std::optional<std::string> parse_headers(std::string_view json, std::vector<Head
 // Whether these bytes are UTF-8 as RFC 3629 has it: shortest forms, no surrogates.
 bool is_utf8(std::string_view bytes);
 
-}  // namespace outbox::sqlite
+}  // namespace outbox

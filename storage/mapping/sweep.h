@@ -6,7 +6,7 @@
 
 #include "relay/clock.h"
 
-namespace outbox::sqlite {
+namespace outbox {
 
 // A sweep reads an index in portions, one a turn, and remembers where it was: what can't be leased
 // now is not read again each turn. Having reached the end, it starts over
@@ -67,4 +67,4 @@ class Sweep {
   Time peeked_{};
 };
 
-}  // namespace outbox::sqlite
+}  // namespace outbox

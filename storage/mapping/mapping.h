@@ -3,18 +3,43 @@
 #pragma once
 
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "relay/backends.h"
 
-namespace outbox::sqlite {
+namespace outbox {
+
+// The database is not what it should be. The text says why, and what to do.
+struct Unusable : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The relay's tables were made by another version of the program.
+struct OtherVersion : Unusable {
+  using Unusable::Unusable;
+};
+
+// They are of a major version that this program does not know.
+struct NewerTables : OtherVersion {
+  using OtherVersion::OtherVersion;
+};
+
+// What of a mapping differs from one database to the next.
+struct Dialect {
+  std::string name;           // of the database, for people
+  std::string system_prefix;  // of the tables that the database keeps for itself
+  // CAP keeps headers and payload in one JSON object: SQL with the column's name for each {}.
+  std::string cap_payload_sql;
+  std::string cap_headers_sql;
+};
 
 // Names of columns. Empty: the table has no such column, and the relay keeps beside it what it
 // needs to know.
 struct Columns {
-  std::string sequence;  // an INTEGER PRIMARY KEY that is not the id
+  std::string sequence;  // a number that rises with each insert, and is not the id
   std::string id;
   std::string event_type;
   std::string ordering_key;
@@ -41,8 +66,8 @@ struct States {
   std::string dead_lettered;
 };
 
-// How times are written, and how numbers are read as times. Texts are read in every form that
-// SQLite's date functions know.
+// How times are written, and how numbers are read as times. Texts are read in every form that the
+// database's own functions know.
 enum class TimeFormat {
   iso,           // 2026-11-30T18:42:00.123Z
   sql,           // 2026-11-30 18:42:00.123
@@ -61,7 +86,7 @@ enum class GuidOrder {
 struct TableColumn {
   std::string name;
   std::string type;       // as declared
-  bool rowid = false;     // another name of the rowid
+  bool rowid = false;     // SQLite: another name of the rowid
   bool computed = false;  // GENERATED ALWAYS: nobody can write it
 };
 
@@ -83,7 +108,7 @@ struct Mapping {
   TimeFormat times = TimeFormat::iso;
   GuidOrder guids = GuidOrder::dotnet;
   bool numeric_status = false;  // states are numbers
-  std::string order;            // the rowid under a name that the table leaves it; rises by insert
+  std::string order;            // the column that rises by insert; SQLite: a name of the rowid
   bool stateless = false;       // rows have no state of their own; else a table without is refused
   // How message parts are read if not from a column of their own: SQL with the column's name in
   // place of each {}.
@@ -104,17 +129,20 @@ struct Mapping {
 };
 
 // The mapping that the settings ask for, with the first name of each choice: what it is in a given
-// table, resolved() finds out. Throws SettingsError if there is no such preset, a name can't be
-// one, or an override names no column or state.
-Mapping mapping_of(const StoreSettings& settings);
+// table, resolve() finds out. Throws SettingsError if there is no such preset, a name can't be one,
+// or an override names no column or state.
+Mapping mapping_of(const StoreSettings& settings, const Dialect& dialect);
 
-// The mapping with the names that this table has, spelt as the table spells them. Throws Unusable,
-// naming what is missing.
-Mapping resolved(Mapping mapping, const std::vector<TableColumn>& columns);
+// The mapping with the names that this table has, spelt as the table spells them; `order` is left
+// as it was. Throws Unusable, naming what is missing.
+Mapping resolve(Mapping mapping, const std::vector<TableColumn>& columns);
 
 std::vector<std::string> preset_names();
 
-// ASCII letters in lower case: SQLite takes names that differ in them alone for the same.
+// Ignores case, as lower() does.
+const TableColumn* find_column(const std::vector<TableColumn>& columns, const std::string& name);
+
+// ASCII letters in lower case: names that differ in them alone are taken for the same.
 std::string lower(std::string_view name);
 
 // `name` as an SQL identifier, `text` as an SQL string literal.
@@ -132,4 +160,4 @@ struct IndexNames {
 
 IndexNames index_names(const Mapping& mapping);
 
-}  // namespace outbox::sqlite
+}  // namespace outbox

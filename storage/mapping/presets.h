@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "storage/sqlite/mapping.h"
+#include "storage/mapping/mapping.h"
 
-namespace outbox::sqlite {
+namespace outbox {
 
 // Without a table's name. Nothing is resolved yet.
-const std::vector<Mapping>& presets();
+std::vector<Mapping> presets(const Dialect& dialect);
 
-}  // namespace outbox::sqlite
+}  // namespace outbox

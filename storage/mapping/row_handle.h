@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "relay/message.h"
-#include "storage/sqlite/value.h"
+#include "storage/mapping/value.h"
 
-namespace outbox::sqlite {
+namespace outbox {
 
 // A key alone would name another row in a database file that was put in place of the one that the
 // row was leased from: a confirmation that comes late would mark that one as processed.
@@ -30,4 +30,4 @@ RowId to_row_id(const Value& key, std::int64_t place, std::uint32_t fingerprint)
 // Nothing if the text is no such handle.
 std::optional<RowHandle> parse_row_id(const RowId& row);
 
-}  // namespace outbox::sqlite
+}  // namespace outbox

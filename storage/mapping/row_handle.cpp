@@ -1,10 +1,10 @@
-#include "storage/sqlite/row_handle.h"
+#include "storage/mapping/row_handle.h"
 
 #include <fmt/format.h>
 
 #include <charconv>
 
-namespace outbox::sqlite {
+namespace outbox {
 
 // FNV-1a, 32 bits (Fowler, Noll, Vo): enough to tell one row from another in the same place.
 std::uint32_t fingerprint_of_id(std::string_view event_id) {
@@ -65,4 +65,4 @@ std::optional<RowHandle> parse_row_id(const RowId& row) {
   return RowHandle{*key, *place, *fingerprint};
 }
 
-}  // namespace outbox::sqlite
+}  // namespace outbox

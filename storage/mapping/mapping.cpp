@@ -1,4 +1,4 @@
-#include "storage/sqlite/mapping.h"
+#include "storage/mapping/mapping.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,9 @@
 #include <array>
 #include <utility>
 
-#include "storage/sqlite/connection.h"
-#include "storage/sqlite/presets.h"
+#include "storage/mapping/presets.h"
 
-namespace outbox::sqlite {
+namespace outbox {
 namespace {
 
 constexpr std::size_t kNameLengthMax = 128;
@@ -37,10 +36,10 @@ void check_name(const std::string& setting, const std::string& name) {
   }
 }
 
-void check_table_name(const std::string& name) {
+void check_table_name(const std::string& name, const Dialect& dialect) {
   if (name.empty()) throw SettingsError("store.table is empty: name the outbox table");
   check_name("store.table", name);
-  if (lower(name).starts_with("sqlite_") || lower(name).starts_with("outbox_relay_")) {
+  if (lower(name).starts_with(dialect.system_prefix) || lower(name).starts_with("outbox_relay_")) {
     throw SettingsError(fmt::format("store.table: the name '{}' is reserved", name));
   }
 }
@@ -49,18 +48,18 @@ std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-const Mapping& preset_named(const std::string& name) {
-  for (const Mapping& preset : presets()) {
+Mapping preset_named(const std::string& name, const Dialect& dialect) {
+  for (const Mapping& preset : presets(dialect)) {
     if (preset.preset == name) return preset;
   }
-  throw SettingsError(fmt::format("store.preset: SQLite has no preset '{}'; it has: {}", name,
-                                  listed(preset_names())));
+  throw SettingsError(fmt::format("store.preset: {} has no preset '{}'; it has: {}", dialect.name,
+                                  name, listed(preset_names())));
 }
 
 // Where the setting `key` of store.columns goes.
 std::string Columns::*column_named(const std::string& key) {
   // The relay's own preset has them all.
-  const Mapping& all = preset_named("relay");
+  const Mapping all = preset_named("relay", {});
   std::vector<std::string> keys;
   for (const ColumnChoice& choice : all.choices) {
     if (choice.key == key) return choice.column;
@@ -141,7 +140,7 @@ void check_essentials(const Mapping& mapping) {
 }
 
 // Whether a column of that declared type is for numbers. To SQLite many a name of another kind
-// (STRING, ENUM) is one, too, but there a text stays a text.
+// (STRING, ENUM) is one, too, but there a text stays a text. PostgreSQL's names are among these.
 bool is_numeric(const std::string& type) {
   const std::string name = lower(type);
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
@@ -156,13 +155,6 @@ bool is_number(const std::string& text) {
   return text.size() > start && text.size() < start + 19 &&
          std::all_of(text.begin() + static_cast<std::ptrdiff_t>(start), text.end(),
                      [](char letter) { return letter >= '0' && letter <= '9'; });
-}
-
-const TableColumn* find_column(const std::vector<TableColumn>& columns, const std::string& name) {
-  for (const TableColumn& column : columns) {
-    if (lower(column.name) == lower(name)) return &column;
-  }
-  return nullptr;
 }
 
 void resolve_columns(Mapping& mapping, const std::vector<TableColumn>& columns) {
@@ -206,18 +198,6 @@ void check_computed(const Mapping& mapping, const std::vector<TableColumn>& colu
   }
 }
 
-// The rowid under its own name, or one of those by which SQLite knows it and the table does not.
-std::string order_of(const Mapping& mapping, const std::vector<TableColumn>& columns) {
-  for (const TableColumn& column : columns) {
-    if (column.rowid) return column.name;
-  }
-  for (const char* name : {"rowid", "_rowid_", "oid"}) {
-    if (find_column(columns, name) == nullptr) return name;
-  }
-  throw Unusable(
-      fmt::format("the table {} uses all names of the rowid for its own columns", mapping.table));
-}
-
 void resolve_states(Mapping& mapping, const std::vector<TableColumn>& columns) {
   if (!mapping.holds_processed() && !mapping.stateless) {
     throw Unusable(
@@ -259,13 +239,13 @@ bool Mapping::holds_dead() const {
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const Mapping& preset : presets()) names.push_back(preset.preset);
+  for (const Mapping& preset : presets({})) names.push_back(preset.preset);
   return names;
 }
 
-Mapping mapping_of(const StoreSettings& settings) {
-  Mapping mapping = preset_named(settings.preset);
-  check_table_name(settings.table);
+Mapping mapping_of(const StoreSettings& settings, const Dialect& dialect) {
+  Mapping mapping = preset_named(settings.preset, dialect);
+  check_table_name(settings.table, dialect);
   mapping.table = settings.table;
   mapping.foreign = settings.foreign();
   for (const auto& [key, name] : settings.columns) override_column(mapping, key, name);
@@ -281,12 +261,18 @@ Mapping mapping_of(const StoreSettings& settings) {
   return mapping;
 }
 
-Mapping resolved(Mapping mapping, const std::vector<TableColumn>& columns) {
+Mapping resolve(Mapping mapping, const std::vector<TableColumn>& columns) {
   resolve_columns(mapping, columns);
   resolve_states(mapping, columns);
   check_computed(mapping, columns);
-  mapping.order = order_of(mapping, columns);
   return mapping;
+}
+
+const TableColumn* find_column(const std::vector<TableColumn>& columns, const std::string& name) {
+  for (const TableColumn& column : columns) {
+    if (lower(column.name) == lower(name)) return &column;
+  }
+  return nullptr;
 }
 
 std::string lower(std::string_view name) {
@@ -309,4 +295,4 @@ IndexNames index_names(const Mapping& mapping) {
           .dead_key = mapping.table + "_dead_key"};
 }
 
-}  // namespace outbox::sqlite
+}  // namespace outbox

@@ -6,7 +6,7 @@
 #include <string>
 #include <variant>
 
-namespace outbox::sqlite {
+namespace outbox {
 
 struct Blob {
   std::string bytes;
@@ -15,4 +15,4 @@ struct Blob {
 
 using Value = std::variant<std::int64_t, std::string, Blob>;
 
-}  // namespace outbox::sqlite
+}  // namespace outbox

@@ -6,7 +6,7 @@
 
 #include "relay/clock.h"
 
-namespace outbox::sqlite {
+namespace outbox {
 
 // The application's commits wait while the write lock is held, and SQLite's waiters sleep in steps
 // of milliseconds: so the lock is held for about two, seldom.
@@ -45,4 +45,4 @@ class CleanPace {
   std::size_t limit_ = 32;
 };
 
-}  // namespace outbox::sqlite
+}  // namespace outbox

@@ -1,6 +1,6 @@
-#include "storage/sqlite/presets.h"
+#include "storage/mapping/presets.h"
 
-namespace outbox::sqlite {
+namespace outbox {
 namespace {
 
 constexpr bool kRequired = true;
@@ -79,7 +79,7 @@ Mapping debezium_preset() {
 
 // CAP's published messages. The column Content is a JSON object of headers and the value; its times
 // are local ones of the writer, of no use to anybody else.
-Mapping cap_preset() {
+Mapping cap_preset(const Dialect& dialect) {
   Mapping mapping;
   mapping.preset = "cap";
   mapping.choices = {
@@ -91,12 +91,8 @@ Mapping cap_preset() {
       {&Columns::status, "status", {"StatusName"}, kRequired},
   };
   mapping.states = {"Scheduled", "Failed", "Succeeded", ""};
-  mapping.payload_sql =
-      "CASE WHEN json_valid({}) THEN iif(json_type({}, '$.Value') = 'null', 'null', "
-      "json_extract({}, '$.Value')) END";
-  mapping.headers_sql =
-      "CASE WHEN json_valid({}) THEN (SELECT json_group_object(key, value) "
-      "FROM json_each({}, '$.Headers') WHERE value IS NOT NULL) END";
+  mapping.payload_sql = dialect.cap_payload_sql;
+  mapping.headers_sql = dialect.cap_headers_sql;
   return mapping;
 }
 
@@ -123,10 +119,9 @@ Mapping spring_modulith_preset() {
 
 }  // namespace
 
-const std::vector<Mapping>& presets() {
-  static const std::vector<Mapping> all{relay_preset(), dotnet_preset(), debezium_preset(),
-                                        cap_preset(), spring_modulith_preset()};
-  return all;
+std::vector<Mapping> presets(const Dialect& dialect) {
+  return {relay_preset(), dotnet_preset(), debezium_preset(), cap_preset(dialect),
+          spring_modulith_preset()};
 }
 
-}  // namespace outbox::sqlite
+}  // namespace outbox

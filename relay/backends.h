@@ -41,6 +41,7 @@ enum class AttemptsKept { none, failures, all };
 
 struct StoreSettings {
   std::string url;
+  std::string password_file;  // servers only: one line, read at each connect
   std::string table = "outbox_messages";
   std::string preset = "relay";  // a named mapping, of which single columns and states may differ:
   std::map<std::string, std::string> columns;  // what the relay needs -> the table's column

@@ -82,7 +82,11 @@ constexpr std::string_view kNoAdmin = "this version has no admin API; nothing li
 
 constexpr auto kKeys = std::to_array<ConfigKey>({
     {"store.url", Kind::url, "", "", "", "", to<kStore, &StoreSettings::url>,
-     "Where the outbox is: sqlite:///absolute/path or sqlite:relative/path."},
+     "Where the outbox is: sqlite:///absolute/path, sqlite:relative/path or "
+     "postgres://user@host/database."},
+    {"store.passwordFile", Kind::text, "", "", "", "",
+     to<kStore, &StoreSettings::password_file>,
+     "Servers: a file that holds the password; read at each connect."},
     {"store.table", Kind::text, "outbox_messages", "", "", "", to<kStore, &StoreSettings::table>,
      "The outbox table."},
     // A text, as the database's adapter knows its presets; these are for completion.

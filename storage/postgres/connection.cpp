@@ -1,0 +1,284 @@
+#include "storage/postgres/connection.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace outbox::postgres {
+namespace {
+
+constexpr int kKeepaliveIdle = 10;     // seconds
+constexpr int kKeepaliveInterval = 5;  // seconds
+constexpr int kKeepaliveCount = 3;
+constexpr int kServerVersionMin = 120000;
+constexpr std::size_t kApplicationNameMax = 63;
+
+std::int64_t milliseconds(Duration time) {
+  return std::max<std::int64_t>(
+      1, std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+// Without the line break, and without what is told twice.
+std::string tidy(const char* message) {
+  std::string text = message == nullptr ? "" : message;
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  text.resize(text.find_last_not_of(' ') + 1);
+  return text.empty() ? "no reason was given" : text;
+}
+
+// The server ends a statement before the client gives it up, so that the connection is kept; and a
+// transaction whose client has gone silent, so that it holds up nobody. A lock is waited for half
+// as long. The relay's statements are made for indexes: estimates of an empty table must not
+// outlive it in a plan that walks a full one.
+std::string begin_sql(const ConnectionSettings& settings, bool ascii) {
+  const std::int64_t limit = milliseconds(settings.timeout);
+  return fmt::format(
+      "SET LOCAL statement_timeout = {0}; SET LOCAL idle_in_transaction_session_timeout = {0}; "
+      "SET LOCAL lock_timeout = {1}; SET LOCAL enable_seqscan = off; SET LOCAL jit = off{2}",
+      limit, std::max<std::int64_t>(1, limit / 2),
+      ascii ? "; SET LOCAL client_encoding = 'SQL_ASCII'" : "");
+}
+
+}  // namespace
+
+ConnectionSettings connection_settings(const StoreSettings& settings, const std::string& role) {
+  std::string name = fmt::format("outbox-relay {} {}:{}", role, host_name(), ::getpid());
+  name.resize(std::min(name.size(), kApplicationNameMax));
+  return {location_of(settings), name, settings.command_timeout, true};
+}
+
+Connection::Connection(const ConnectionSettings& settings) : settings_(settings) {
+  begin_work();
+  std::string reasons;
+  bool unusable = false;
+  std::size_t left = settings_.location.hosts.size();
+  for (const Host& host : settings_.location.hosts) {
+    // A server that says nothing must not use up the others' time.
+    const auto now = WorkClock::now();
+    const auto share = (until_ - now) / static_cast<int>(left--);
+    const std::string problem = connect(host, now + share, unusable);
+    if (problem.empty()) return;
+    reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", problem);
+  }
+  if (unusable) throw Unusable(reasons);
+  throw Lost(reasons);
+}
+
+// Why this server won't do; empty if it will. `unusable`: an operator has to mend it.
+std::string Connection::connect(const Host& host, WorkClock::time_point until, bool& unusable) {
+  std::vector<std::pair<std::string, std::string>> options = settings_.location.options;
+  if (!settings_.location.password_file.empty()) {
+    options.emplace_back("password", read_password(settings_.location.password_file));
+  }
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::string>>{
+           {"host", host.name},
+           {"port", host.port},
+           {"application_name", settings_.application_name},
+           {"client_encoding", "UTF8"},
+           {"keepalives_idle", std::to_string(kKeepaliveIdle)},
+           {"keepalives_interval", std::to_string(kKeepaliveInterval)},
+           {"keepalives_count", std::to_string(kKeepaliveCount)},
+           {"tcp_user_timeout", std::to_string(milliseconds(settings_.timeout))}}) {
+    options.emplace_back(name, value);
+  }
+  std::vector<const char*> names;
+  std::vector<const char*> values;
+  for (const auto& [name, value] : options) {
+    names.push_back(name.c_str());
+    values.push_back(value.c_str());
+  }
+  names.push_back(nullptr);
+  values.push_back(nullptr);
+  broken_ = false;
+  connection_.reset(PQconnectStartParams(names.data(), values.data(), 0));
+  const std::string where = host.name + ":" + host.port;
+  try {
+    auto state = PGRES_POLLING_WRITING;
+    while (connection_ && PQstatus(connection_.get()) != CONNECTION_BAD &&
+           state != PGRES_POLLING_OK && state != PGRES_POLLING_FAILED) {
+      wait(state == PGRES_POLLING_READING ? POLLIN : POLLOUT, until);
+      state = PQconnectPoll(connection_.get());
+    }
+  } catch (const Lost&) {
+    return fmt::format("{} did not answer in time", where);
+  }
+  if (PQstatus(connection_.get()) != CONNECTION_OK) {
+    const std::string text = tidy(PQerrorMessage(connection_.get()));
+    // The protocol gives a reason in words only: there is no result to ask for its code.
+    for (const char* sign :
+         {"password authentication failed", "no pg_hba.conf entry", "does not exist", "certificate",
+          "no password supplied", "authentication failed", "SSL"}) {
+      unusable = unusable || text.find(sign) != std::string::npos;
+    }
+    return text;
+  }
+  PQsetnonblocking(connection_.get(), 1);
+  const std::string problem = examine();
+  unusable = unusable || !problem.empty();
+  return problem;
+}
+
+// Why the server that answered won't do.
+std::string Connection::examine() {
+  const char* encoding = PQparameterStatus(connection_.get(), "server_encoding");
+  ascii_ = encoding != nullptr && std::string_view(encoding) == "SQL_ASCII";
+  begin_ = begin_sql(settings_, ascii_);
+  if (server_version() < kServerVersionMin) {
+    return fmt::format("{} is PostgreSQL {}: the relay needs 12 or newer", label(),
+                       server_version() / 10000);
+  }
+  const Result result =
+      run("SELECT pg_catalog.pg_backend_pid()::int8, pg_catalog.pg_is_in_recovery()", {});
+  const char* process = PQgetvalue(result.get(), 0, 0);
+  std::uint64_t number = 0;
+  for (int i = 0; i < 8; ++i) number = number << 8 | static_cast<unsigned char>(process[i]);
+  // A pooler makes up a number of its own.
+  prepares_ = number == static_cast<std::uint64_t>(PQbackendPID(connection_.get()));
+  if (settings_.must_write && *PQgetvalue(result.get(), 0, 1) != 0) {
+    return fmt::format(
+        "{} is a read replica: connect to the primary (store.url may name several "
+        "servers, of which the relay takes the one that can be written to)",
+        label());
+  }
+  return {};
+}
+
+void Connection::begin_work() { until_ = WorkClock::now() + settings_.timeout; }
+
+bool Connection::in_transaction() const {
+  return PQtransactionStatus(connection_.get()) != PQTRANS_IDLE;
+}
+
+void Connection::lose(const std::string& why) {
+  broken_ = true;
+  throw Lost(fmt::format("{}: {}", label(), why));
+}
+
+void Connection::wait(short events, WorkClock::time_point until) {
+  pollfd socket{PQsocket(connection_.get()), events, 0};
+  while (true) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(until - WorkClock::now()).count();
+    if (left <= 0) lose("the server did not answer in time");
+    const int ready = ::poll(&socket, 1, static_cast<int>(std::min<std::int64_t>(left, 60'000)));
+    if (ready > 0) return;
+    if (ready < 0 && errno != EINTR) lose(std::strerror(errno));
+  }
+}
+
+void Connection::sent(int ok) {
+  if (ok == 0) lose(tidy(PQerrorMessage(connection_.get())));
+  for (int left = PQflush(connection_.get()); left != 0; left = PQflush(connection_.get())) {
+    if (left < 0) lose(tidy(PQerrorMessage(connection_.get())));
+    // The server may be waiting for us to read.
+    wait(POLLIN | POLLOUT, until_);
+    if (PQconsumeInput(connection_.get()) == 0) lose(tidy(PQerrorMessage(connection_.get())));
+  }
+}
+
+// Waits for all results of what was sent, and returns the last one.
+Result Connection::finish() {
+  Result last;
+  Result failed;
+  while (true) {
+    while (PQisBusy(connection_.get()) != 0) {
+      wait(POLLIN, until_);
+      if (PQconsumeInput(connection_.get()) == 0) lose(tidy(PQerrorMessage(connection_.get())));
+    }
+    Result next(PQgetResult(connection_.get()));
+    if (!next) break;
+    const auto status = PQresultStatus(next.get());
+    if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE) {
+      if (!failed) failed = std::move(next);
+      if (PQstatus(connection_.get()) == CONNECTION_BAD) break;
+    } else {
+      last = std::move(next);
+    }
+  }
+  if (PQstatus(connection_.get()) == CONNECTION_BAD) {
+    lose(tidy(failed ? PQresultErrorMessage(failed.get()) : PQerrorMessage(connection_.get())));
+  }
+  if (failed) check(failed.get());
+  return last;
+}
+
+void Connection::check(const PGresult* result) {
+  const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  const char* primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+  throw_server_error(label(), tidy(primary == nullptr ? PQresultErrorMessage(result) : primary),
+                     state == nullptr ? "" : state);
+}
+
+std::string Connection::command(const std::string& sql) {
+  sent(PQsendQuery(connection_.get(), sql.c_str()));
+  const Result result = finish();
+  return result ? PQcmdStatus(result.get()) : "";
+}
+
+void Connection::prepare(const std::string& name, const std::string& sql,
+                         const std::vector<Oid>& types) {
+  sent(PQsendPrepare(connection_.get(), name.c_str(), sql.c_str(), static_cast<int>(types.size()),
+                     types.data()));
+  finish();
+}
+
+Result Connection::run_prepared(const std::string& name, const Bound& bound) {
+  sent(PQsendQueryPrepared(connection_.get(), name.c_str(), static_cast<int>(bound.values.size()),
+                           bound.values.data(), bound.lengths.data(), bound.formats.data(), 1));
+  return finish();
+}
+
+Result Connection::run(const std::string& sql, const Bound& bound) {
+  sent(PQsendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(bound.values.size()),
+                         bound.types.data(), bound.values.data(), bound.lengths.data(),
+                         bound.formats.data(), 1));
+  return finish();
+}
+
+std::string Connection::next_name() { return fmt::format("outbox_relay_{}", ++names_); }
+
+void Connection::begin(bool read_only) {
+  command(fmt::format("BEGIN ISOLATION LEVEL READ COMMITTED READ {}; {}",
+                      read_only ? "ONLY" : "WRITE", begin_));
+}
+
+void Connection::commit() {
+  const std::string tag = command("COMMIT");
+  if (tag != "COMMIT") {
+    throw ServerError(fmt::format("{}: the transaction was undone instead of committed", label()),
+                      "");
+  }
+}
+
+void Connection::rollback() noexcept {
+  if (broken_) return;
+  try {
+    if (in_transaction()) command("ROLLBACK");
+  } catch (const std::exception&) {
+    broken_ = true;  // the server undoes what it has lost sight of
+  }
+}
+
+bool Connection::take_notification() {
+  if (PQconsumeInput(connection_.get()) == 0) lose(tidy(PQerrorMessage(connection_.get())));
+  bool any = false;
+  while (PGnotify* notification = PQnotifies(connection_.get())) {
+    PQfreemem(notification);
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace outbox::postgres

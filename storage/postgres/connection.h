@@ -1,0 +1,130 @@
+// One connection to a PostgreSQL server.
+#pragma once
+
+#include <libpq-fe.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "relay/backends.h"
+#include "relay/clock.h"
+#include "storage/postgres/errors.h"
+#include "storage/postgres/location.h"
+
+namespace outbox::postgres {
+
+struct FreeResult {
+  void operator()(PGresult* result) const { PQclear(result); }
+};
+using Result = std::unique_ptr<PGresult, FreeResult>;
+
+struct CloseConnection {
+  void operator()(PGconn* connection) const { PQfinish(connection); }
+};
+
+struct ConnectionSettings {
+  Location location;
+  std::string application_name;  // what the server calls this session
+  Duration timeout{};            // for one turn of work: see Connection::begin_work()
+  bool must_write = true;        // a read replica will not do
+};
+
+ConnectionSettings connection_settings(const StoreSettings& settings, const std::string& role);
+
+// The parameters of one statement, in the binary form of the protocol.
+struct Bound {
+  std::vector<Oid> types;
+  std::vector<const char*> values;  // nullptr: NULL
+  std::vector<int> lengths;
+  std::vector<int> formats;
+};
+
+// Confined to one thread. Waits for the server no longer than it may: a server or a network that
+// says nothing ends in Lost. After Lost a connection is of no use any more.
+//
+// Relies on no state of the session outside a transaction, so that a pooler in transaction mode may
+// stand in between.
+class Connection {
+ public:
+  // Connects to the first server that will do. Throws Lost or Unusable.
+  explicit Connection(const ConnectionSettings& settings);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  const std::string& label() const { return settings_.location.label; }
+  // What may be done from now on has to end within the time-out, all of it together.
+  void begin_work();
+  // Never throws: a statement may take that long, and no longer than the work may.
+  bool usable() const { return !broken_; }
+  // A statement may be prepared once and used again: nothing stands between us and the session.
+  bool prepares() const { return prepares_; }
+  bool in_transaction() const;
+  // Bytes that are no UTF-8 are possible in its texts.
+  bool is_ascii() const { return ascii_; }
+  int server_version() const { return PQserverVersion(connection_.get()); }
+
+  // Statements without parameters or results, separated by semicolons. Returns the tag of the last.
+  std::string command(const std::string& sql);
+  void prepare(const std::string& name, const std::string& sql, const std::vector<Oid>& types);
+  Result run_prepared(const std::string& name, const Bound& bound);
+  Result run(const std::string& sql, const Bound& bound);
+  std::string next_name();
+
+  // For statements outside of a Transaction; READ COMMITTED whatever the server's default is.
+  void begin(bool read_only);
+  void commit();
+  // Never throws.
+  void rollback() noexcept;
+
+  // What was notified since the last call; reads what has arrived, and does not wait.
+  bool take_notification();
+  int socket() const { return PQsocket(connection_.get()); }
+
+ private:
+  using WorkClock = std::chrono::steady_clock;
+
+  std::string connect(const Host& host, WorkClock::time_point until, bool& unusable);
+  std::string examine();
+  void wait(short events, WorkClock::time_point until);
+  void sent(int ok);
+  Result finish();
+  void check(const PGresult* result);
+  [[noreturn]] void lose(const std::string& why);
+
+  ConnectionSettings settings_;
+  std::unique_ptr<PGconn, CloseConnection> connection_;
+  WorkClock::time_point until_;
+  std::string begin_;  // what a transaction begins with
+  bool broken_ = false;
+  bool prepares_ = false;
+  bool ascii_ = false;
+  std::uint64_t names_ = 0;
+};
+
+// A transaction that is undone unless it was committed.
+class Transaction {
+ public:
+  enum class Kind { read, write };
+  Transaction(Connection& connection, Kind kind) : connection_(connection) {
+    connection.begin(kind == Kind::read);
+  }
+  ~Transaction() {
+    if (!done_) connection_.rollback();
+  }
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+
+  void commit() {
+    connection_.commit();
+    done_ = true;
+  }
+
+ private:
+  Connection& connection_;
+  bool done_ = false;
+};
+
+}  // namespace outbox::postgres

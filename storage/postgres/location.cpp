@@ -1,0 +1,146 @@
+#include "storage/postgres/location.h"
+
+#include <fmt/format.h>
+#include <libpq-fe.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "storage/postgres/errors.h"
+
+namespace outbox::postgres {
+namespace {
+
+constexpr const char* kSystemAuthorities = "/etc/ssl/certs/ca-certificates.crt";
+constexpr const char* kDefaultPort = "5432";
+constexpr std::size_t kPasswordBytesMax = 4096;
+
+// What a URL may say; the rest is the relay's business.
+constexpr std::array<std::string_view, 13> kAllowed{
+    "host",    "port",   "user",   "dbname",   "password",        "sslmode",   "sslrootcert",
+    "sslcert", "sslkey", "sslcrl", "passfile", "channel_binding", "gssencmode"};
+
+using Options = std::vector<std::pair<std::string, std::string>>;
+
+struct FreeOptions {
+  void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
+};
+
+std::string option(const Options& options, std::string_view name) {
+  for (const auto& [key, value] : options) {
+    if (key == name) return value;
+  }
+  return {};
+}
+
+Options parsed(const std::string& url) {
+  char* error = nullptr;
+  const std::unique_ptr<PQconninfoOption, FreeOptions> found(PQconninfoParse(url.c_str(), &error));
+  const std::string text = error == nullptr ? "" : error;
+  PQfreemem(error);
+  if (!found) {
+    // libpq's own words may quote the password.
+    throw SettingsError(
+        "is none of the form postgres://[user[:password]@]host[:port]/database[?option=value]");
+  }
+  Options options;
+  for (const PQconninfoOption* one = found.get(); one->keyword != nullptr; ++one) {
+    if (one->val == nullptr) continue;
+    const std::string_view name = one->keyword;
+    if (std::find(kAllowed.begin(), kAllowed.end(), name) == kAllowed.end()) {
+      throw SettingsError(
+          fmt::format("has the option {}, which the relay does not take; it takes {}", name,
+                      fmt::join(kAllowed, ", ")));
+    }
+    options.emplace_back(name, one->val);
+  }
+  return options;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts(1);
+  for (const char letter : text) {
+    if (letter == ',') {
+      parts.emplace_back();
+    } else {
+      parts.back() += letter;
+    }
+  }
+  return parts;
+}
+
+std::vector<Host> hosts_of(const Options& options) {
+  const std::vector<std::string> names = split(option(options, "host"));
+  const std::vector<std::string> ports = split(option(options, "port"));
+  std::vector<Host> hosts;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string& port = ports.size() == 1 ? ports[0] : i < ports.size() ? ports[i] : "";
+    hosts.push_back(
+        {names[i].empty() ? "localhost" : names[i], port.empty() ? kDefaultPort : port});
+  }
+  return hosts;
+}
+
+bool is_local(const Host& host) {
+  return host.name.starts_with('/') || host.name.starts_with('@') || host.name == "localhost" ||
+         host.name.starts_with("127.") || host.name == "::1";
+}
+
+void add_tls(Location& location) {
+  std::string mode = option(location.options, "sslmode");
+  if (mode.empty()) {
+    const bool local = std::all_of(location.hosts.begin(), location.hosts.end(), is_local);
+    mode = local ? "prefer" : "verify-full";
+    location.options.emplace_back("sslmode", mode);
+  }
+  const bool verifies = mode.starts_with("verify-");
+  if (verifies && option(location.options, "sslrootcert").empty()) {
+    location.options.emplace_back("sslrootcert", kSystemAuthorities);
+  }
+}
+
+}  // namespace
+
+Location location_of(const StoreSettings& settings) {
+  Options options = parsed(settings.url);
+  Location location;
+  location.hosts = hosts_of(options);
+  std::erase_if(options,
+                [](const auto& one) { return one.first == "host" || one.first == "port"; });
+  location.options = std::move(options);
+  const std::string database = option(location.options, "dbname");
+  if (database.empty()) throw SettingsError("names no database: postgres://host/database");
+  location.password_file = settings.password_file;
+  if (!location.password_file.empty() && !option(location.options, "password").empty()) {
+    throw SettingsError("has a password beside store.passwordFile: remove one of them");
+  }
+  add_tls(location);
+  std::vector<std::string> places;
+  for (const Host& host : location.hosts) places.push_back(host.name + ":" + host.port);
+  location.label = fmt::format("{}/{}", fmt::join(places, ","), database);
+  return location;
+}
+
+std::string read_password(const std::string& path) {
+  std::ifstream file(path);
+  std::string password;
+  password.resize(kPasswordBytesMax);
+  file.read(password.data(), static_cast<std::streamsize>(password.size()));
+  if (file.bad() || (!file && !file.eof())) {
+    throw Unusable(fmt::format("cannot read the password file {} (store.passwordFile)", path));
+  }
+  password.resize(static_cast<std::size_t>(file.gcount()));
+  password.resize(password.find_last_not_of("\r\n") + 1);
+  if (password.empty() || password.find_first_of(std::string("\n\0", 2)) != std::string::npos) {
+    throw Unusable(
+        fmt::format("the password file {} (store.passwordFile) does not hold one line", path));
+  }
+  return password;
+}
+
+}  // namespace outbox::postgres

@@ -44,11 +44,17 @@ std::string tidy(const char* message) {
 // outlive it in a plan that walks a full one.
 std::string begin_sql(const ConnectionSettings& settings, bool ascii) {
   const std::int64_t limit = milliseconds(settings.timeout);
-  return fmt::format(
+  std::string sql = fmt::format(
       "SET LOCAL statement_timeout = {0}; SET LOCAL idle_in_transaction_session_timeout = {0}; "
-      "SET LOCAL lock_timeout = {1}; SET LOCAL enable_seqscan = off; SET LOCAL jit = off{2}",
-      limit, std::max<std::int64_t>(1, limit / 2),
-      ascii ? "; SET LOCAL client_encoding = 'SQL_ASCII'" : "");
+      "SET LOCAL lock_timeout = {1}; SET LOCAL jit = off",
+      limit, std::max<std::int64_t>(1, limit / 2));
+  if (settings.by_index) {
+    for (const char* plan : {"seqscan", "bitmapscan", "hashjoin", "mergejoin"}) {
+      sql += fmt::format("; SET LOCAL enable_{} = off", plan);
+    }
+  }
+  if (ascii) sql += "; SET LOCAL client_encoding = 'SQL_ASCII'";
+  return sql;
 }
 
 }  // namespace
@@ -56,7 +62,7 @@ std::string begin_sql(const ConnectionSettings& settings, bool ascii) {
 ConnectionSettings connection_settings(const StoreSettings& settings, const std::string& role) {
   std::string name = fmt::format("outbox-relay {} {}:{}", role, host_name(), ::getpid());
   name.resize(std::min(name.size(), kApplicationNameMax));
-  return {location_of(settings), name, settings.command_timeout, true};
+  return {location_of(settings), name, settings.command_timeout, true, true};
 }
 
 Connection::Connection(const ConnectionSettings& settings) : settings_(settings) {

@@ -30,6 +30,7 @@ struct ConnectionSettings {
   std::string application_name;  // what the server calls this session
   Duration timeout{};            // for one turn of work: see Connection::begin_work()
   bool must_write = true;        // a read replica will not do
+  bool by_index = true;          // plans that look rows up one by one, whatever the statistics say
 };
 
 ConnectionSettings connection_settings(const StoreSettings& settings, const std::string& role);
@@ -55,9 +56,9 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   const std::string& label() const { return settings_.location.label; }
-  // What may be done from now on has to end within the time-out, all of it together.
+  // What is done from now on has to end within the time-out, all of it together.
   void begin_work();
-  // Never throws: a statement may take that long, and no longer than the work may.
+  // False after Lost.
   bool usable() const { return !broken_; }
   // A statement may be prepared once and used again: nothing stands between us and the session.
   bool prepares() const { return prepares_; }

@@ -7,7 +7,7 @@ PostgresqlServer& PostgresqlServer::instance() {
   return server;
 }
 
-PostgresqlServer::PostgresqlServer() : process_(OUTBOX_SERVERS "/postgresql.py") {}
+PostgresqlServer::PostgresqlServer() : process_("tests/servers/postgresql.py") {}
 
 std::string PostgresqlServer::new_database(const std::string& encoding) {
   const std::string name = "test" + std::to_string(++databases_);

@@ -183,8 +183,19 @@ class CommandLine {
     command
         ->add_flag("--check", init_.check, "print only what is missing, and exit with 5 if that is")
         ->excludes("--apply");
-    on_chosen(command, {.store = true},
-              [this](const Config& config) { return init_outbox(config, backends_, init_); });
+    auto* grants =
+        command
+            ->add_option("--grants", init_.role,
+                         "print what a role needs: ROLE, or the user in store.url; no more than "
+                         "that is granted")
+            ->type_name("[ROLE]")
+            ->expected(0, 1)
+            ->excludes("--apply")
+            ->excludes("--check");
+    on_chosen(command, {.store = true}, [this, grants](const Config& config) {
+      init_.grants = grants->count() > 0;
+      return init_outbox(config, backends_, init_);
+    });
   }
 
   void add_mapping() {

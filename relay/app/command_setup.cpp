@@ -45,12 +45,25 @@ std::string duplicates_text(const Settings& settings) {
       about_duration(window));
 }
 
+int print_grants(const StoreSettings& settings, const StoreBackend& store,
+                 const std::string& role) {
+  if (!store.grants) {
+    say(fmt::format(
+        "{}: databases have no roles: who may read and write the file may relay from it",
+        scheme_of(settings.url)));
+    return kFailed;
+  }
+  print(store.grants(settings, role));
+  return kDone;
+}
+
 }  // namespace
 
 int init_outbox(const Config& config, const Backends& backends, const InitOptions& options) {
   const auto& settings = config.settings.store;
   const StoreBackend& store = backends.stores.at(scheme_of(settings.url));
   if (options.check) return check_schema(config, backends);
+  if (options.grants) return print_grants(settings, store, options.role);
   if (!options.apply) {
     print(store.ddl(settings));
     return kDone;

@@ -13,7 +13,9 @@ namespace outbox {
 
 struct InitOptions {
   bool apply = false;
-  bool check = false;  // only tell what is missing
+  bool check = false;   // only tell what is missing
+  bool grants = false;  // what a role needs, instead
+  std::string role;     // empty: the user in the URL
 };
 
 enum class Probe { live, ready, startup };

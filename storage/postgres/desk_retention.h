@@ -1,0 +1,74 @@
+// Removing what is over its time, in small chunks.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "storage/postgres/desk.h"
+
+namespace outbox::postgres {
+
+// Confined to one thread. Rows are looked at without locks; they are deleted by a statement that
+// carries their state and time again, so that two of these do no harm to each other.
+class Cleaner {
+ public:
+  Cleaner(StoreSettings settings, std::string now);
+  ~Cleaner();
+  Cleaner(const Cleaner&) = delete;
+  Cleaner& operator=(const Cleaner&) = delete;
+
+  // See OutboxDesk::clean(). Throws what a Desk throws; the next call begins a new pass.
+  CleanStep step(const CleanRequest& request);
+
+ private:
+  using PaceClock = std::chrono::steady_clock;
+  enum class Stage { processed, dead_lettered, attempts, audit, orphans, done };
+  // Behind which row of the table the next ones stand.
+  struct Position {
+    std::int64_t place = 0;
+    std::string tie;
+  };
+  struct Seen;
+
+  void begin_pass();
+  void begin_stage(Stage stage);
+  void end_stage();
+  std::optional<Duration> term(const CleanRequest& request) const;
+  CleanStep run_stage(const CleanRequest& request);
+  void look(const CleanRequest& request);
+  void look_at_rows(Duration term);
+  void look_at_dead(const CleanRequest& request);
+  void look_at_notes();
+  std::uint64_t remove(const CleanRequest& request);
+  std::uint64_t remove_rows(const std::vector<std::string>& keys, const CleanRequest& request);
+  std::uint64_t remove_notes(const std::vector<std::string>& keys);
+  std::uint64_t remove_log(const std::string& table, const CleanRequest& request);
+  static std::uint64_t& count_of(Stage stage, CleanStep& step);
+
+  const StoreSettings settings_;
+  const std::string now_;
+
+  // Rows are delivered roughly in the order of the table, so that the old ones stand at its
+  // beginning: a pass goes on where the last one met a row that may become old, and stops where
+  // rows are too young. Now and then a thorough one walks through all of it, for those that were
+  // decided out of order, and looks for notes about rows that are gone.
+  std::optional<Position> walk_start_;  // a pass begins behind it
+  std::optional<Position> before_kept_;
+  bool kept_ = false;
+  bool thorough_ = true;
+  std::optional<PaceClock::time_point> thorough_at_;
+
+  // While a pass is under way: the open connection, and how far the stage has come.
+  std::unique_ptr<Desk> desk_;
+  Stage stage_ = Stage::done;
+  std::optional<Position> position_;
+  std::vector<std::string> over_;  // keys that the last look found, not yet removed
+  std::uint64_t removed_ = 0;      // since the last look
+  bool at_end_ = false;            // of the stage, once those are removed
+};
+
+}  // namespace outbox::postgres

@@ -140,6 +140,7 @@ std::string Connection::connect(const Host& host, WorkClock::time_point until, b
 std::string Connection::examine() {
   const char* encoding = PQparameterStatus(connection_.get(), "server_encoding");
   ascii_ = encoding != nullptr && std::string_view(encoding) == "SQL_ASCII";
+  utf8_ = encoding != nullptr && std::string_view(encoding) == "UTF8";
   begin_ = begin_sql(settings_, ascii_);
   if (server_version() < kServerVersionMin) {
     return fmt::format("{} is PostgreSQL {}: the relay needs 12 or newer", label(),

@@ -65,6 +65,8 @@ class Connection {
   bool in_transaction() const;
   // Bytes that are no UTF-8 are possible in its texts.
   bool is_ascii() const { return ascii_; }
+  // It can store every character.
+  bool is_utf8() const { return utf8_; }
   int server_version() const { return PQserverVersion(connection_.get()); }
 
   // Statements without parameters or results, separated by semicolons. Returns the tag of the last.
@@ -102,6 +104,7 @@ class Connection {
   bool broken_ = false;
   bool prepares_ = false;
   bool ascii_ = false;
+  bool utf8_ = false;
   std::uint64_t names_ = 0;
 };
 

@@ -41,12 +41,12 @@ class Sql {
   std::string as_keys(const std::string& texts) const;
 
   // The place in the order of the table: a number, a text where numbers may be equal, and the
-  // condition to be behind a place. See Place.
+  // condition to be there or behind. See Place.
   std::string place() const;
   std::string tie() const;
   std::string order() const;
   std::string order_descending() const;
-  std::string behind(const std::string& number, const std::string& tie) const;
+  std::string from_place(const std::string& number, const std::string& tie) const;
 
   // Of the event's id, as a row's handle has it.
   std::string fingerprint() const;

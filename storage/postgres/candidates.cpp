@@ -1,0 +1,332 @@
+#include "storage/postgres/candidates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "storage/mapping/states.h"
+
+namespace outbox::postgres {
+namespace {
+
+constexpr std::int64_t kOddMax = 64;
+constexpr std::size_t kChunkMin = 32;
+constexpr std::size_t kChunkMax = 1000;
+constexpr std::size_t kBudgetFactor = 10;
+constexpr std::size_t kBudgetMin = 1000;
+constexpr auto kOddInterval = std::chrono::seconds{1};
+// A due time farther ahead than its own delay, by more than this, was set by a clock that has since
+// been put back.
+constexpr auto kClockSlack = std::chrono::minutes{1};
+constexpr auto kDelayMax = std::chrono::hours{25};  // where the delay is not known
+
+// What every candidate is read from; $2 is the time. The size of the payload is known without
+// reading it.
+std::string candidate_columns(const Sql& sql, const std::string& due) {
+  const Columns& c = sql.mapping().columns;
+  const std::string waits = c.not_before.empty()
+                                ? "false"
+                                : fmt::format("coalesce({} > $2, false)", sql.time(c.not_before));
+  return fmt::format(
+      "{}, {}, {}, {}::text, coalesce({}, 0)::int8, l.incarnation, r.state, "
+      "coalesce(r.takeovers, 0), r.row_key IS NOT NULL, {}, r.last_delay_ms, {}",
+      sql.key_text(), sql.place(), sql.tie(), sql.value(c.ordering_key), sql.payload_size(), due,
+      waits);
+}
+
+// The scan is bounded before anything is joined to it.
+std::string outbox_sql(const Sql& sql, const std::string& where, const std::string& order) {
+  return fmt::format(
+      "SELECT {} FROM (SELECT * FROM {} WHERE {} ORDER BY {} LIMIT $3) AS o {} ORDER BY {}",
+      candidate_columns(sql, sql.due()), sql.from(), where, order, sql.beside(), order);
+}
+
+std::string side_sql(const Sql& sql, const std::string& where, const std::string& order) {
+  return fmt::format(
+      "SELECT {} FROM {} LEFT JOIN {} AS l ON l.outbox = $1 AND l.row_key = r.row_key "
+      "WHERE r.outbox = $1 AND {} ORDER BY {} LIMIT $3",
+      candidate_columns(sql, "r.due"), sql.from_side(), sql.leases(), where, order);
+}
+
+std::string due_order(const Sql& sql) {
+  if (!sql.table().holds_failed()) return sql.order();
+  return sql.column(sql.mapping().columns.next_attempt) + ", " + sql.order();
+}
+
+// Failed and due; from ($4: the time, $5 and $6: the place) on. Rows that are due at the same time
+// may be seen twice: they are told apart by what was read.
+std::string due_sql(const Sql& sql, bool first) {
+  if (!sql.table().holds_failed()) return outbox_sql(sql, "false AND $2 IS NULL", sql.order());
+  const std::string& column = sql.mapping().columns.next_attempt;
+  const std::string from =
+      first ? ""
+            : fmt::format(" AND {} >= {}", sql.column(column), sql.as_column_time(column, "$4"));
+  return outbox_sql(sql,
+                    fmt::format("{} AND {} <= {}{}", sql.is_failed(), sql.column(column),
+                                sql.as_column_time(column, "$2"), from),
+                    due_order(sql));
+}
+
+std::string farthest_sql(const Sql& sql) {
+  if (!sql.table().holds_failed()) return outbox_sql(sql, "false AND $2 IS NULL", sql.order());
+  const std::string& column = sql.mapping().columns.next_attempt;
+  return outbox_sql(
+      sql,
+      fmt::format("{} AND {} > {}", sql.is_failed(), sql.column(column),
+                  sql.as_column_time(column, "($2::timestamptz + interval '1 minute')")),
+      sql.column(column) + " DESC");
+}
+
+std::string next_due_sql(const Sql& sql) {
+  std::string own = "NULL::timestamptz";
+  if (sql.table().holds_failed()) {
+    const std::string& column = sql.mapping().columns.next_attempt;
+    own = fmt::format("(SELECT {} FROM {} WHERE {} AND {} > {} ORDER BY {} LIMIT 1)", sql.due(),
+                      sql.from(), sql.is_failed(), sql.column(column),
+                      sql.as_column_time(column, "$2"), sql.column(column));
+  }
+  return fmt::format(
+      "SELECT least({}, (SELECT due FROM {} WHERE outbox = $1 AND state = '{}' AND due > $2 "
+      "ORDER BY due LIMIT 1))",
+      own, sql.rows(), state::kFailed);
+}
+
+Candidate read(const Rows& rows) {
+  Candidate candidate;
+  candidate.key = rows.text(0);
+  candidate.place = {rows.integer(1), rows.text(2)};
+  candidate.ordering_key = rows.maybe_text(3);
+  candidate.payload_size = static_cast<std::uint64_t>(rows.integer(4));
+  candidate.holder = rows.maybe_integer(5);
+  candidate.side_state = rows.maybe_text(6);
+  candidate.takeovers = rows.integer(7);
+  candidate.noted = rows.boolean(8);
+  candidate.due = rows.maybe_time(9);
+  candidate.last_delay_ms = rows.maybe_integer(10);
+  candidate.asked_to_wait = rows.boolean(11);
+  return candidate;
+}
+
+std::vector<Candidate> read_all(Rows rows) {
+  std::vector<Candidate> result;
+  result.reserve(static_cast<std::size_t>(rows.size()));
+  while (rows.next()) result.push_back(read(rows));
+  return result;
+}
+
+// Adds what it takes to read on to a walk's cost.
+template <class Position>
+class Timer {
+ public:
+  explicit Timer(Walk<Position>& walk) : walk_(walk), begun_(std::chrono::steady_clock::now()) {}
+  ~Timer() { walk_.spend(std::chrono::steady_clock::now() - begun_); }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+ private:
+  Walk<Position>& walk_;
+  std::chrono::steady_clock::time_point begun_;
+};
+
+}  // namespace
+
+Candidates::Candidates(Connection& connection, const Sql& sql)
+    : sql_(sql),
+      outbox_(sql.outbox()),
+      pending_first_(connection, outbox_sql(sql, sql.is_pending(), sql.order())),
+      pending_from_(
+          connection,
+          outbox_sql(sql, fmt::format("{} AND {}", sql.is_pending(), sql.from_place("$4", "$5")),
+                     sql.order())),
+      failed_first_(connection, due_sql(sql, true)),
+      failed_from_(connection, due_sql(sql, false)),
+      dueless_(connection,
+               outbox_sql(sql,
+                          sql.table().holds_failed()
+                              ? fmt::format("{} AND {} IS NULL", sql.is_failed(),
+                                            sql.column(sql.mapping().columns.next_attempt))
+                              : "false",
+                          sql.order())),
+      farthest_(connection, farthest_sql(sql)),
+      beside_(connection,
+              side_sql(sql,
+                       "r.state IS NOT NULL AND r.state = $4 AND (r.due IS NULL OR r.due <= $2 "
+                       "OR r.due > $2 + interval '25 hours')",
+                       "r.due, r.row_key")),
+      waiting_(connection,
+               side_sql(sql,
+                        fmt::format("r.waits_for_recovery_epoch IS NOT NULL "
+                                    "AND r.waits_for_recovery_epoch <= $4 AND {} = '{}'",
+                                    sql.whole_state(), state::kFailed),
+                        "r.waits_for_recovery_epoch, r.row_key")),
+      one_(connection,
+           fmt::format("SELECT {} FROM {} {} WHERE {} = {} AND {} IN ('{}', '{}')",
+                       candidate_columns(sql, sql.due()), sql.from(), sql.beside(), sql.row_key(),
+                       sql.as_key("$3"), sql.whole_state(), state::kPending, state::kFailed)),
+      next_due_(connection, next_due_sql(sql)) {}
+
+void Candidates::begin(Time now, ServerTime server, std::size_t wanted) {
+  now_ = now;
+  server_ = server;
+  wanted_ = wanted;
+  fresh_seen_ = false;
+  due_seen_ = false;
+  fresh_.begin(now);
+  due_.begin(now);
+}
+
+void Candidates::start_over() {
+  fresh_ = {};
+  start_over_due();
+}
+
+void Candidates::walk_fresh(const Visitor& visitor) {
+  const std::size_t budget = std::max(kBudgetMin, kBudgetFactor * wanted_);
+  std::size_t chunk = std::clamp(wanted_ + 1, kChunkMin, kChunkMax);
+  for (std::size_t seen = 0; seen < budget && !visitor.enough();) {
+    std::vector<Candidate> found;
+    {
+      const Timer<Place> timer(fresh_);
+      const auto limit = static_cast<std::int64_t>(chunk);
+      const auto& from = fresh_.position();
+      found = read_all(from ? pending_from_.rows(outbox_, server_, limit, from->number, from->tie)
+                            : pending_first_.rows(outbox_, server_, limit));
+    }
+    const bool last = found.size() < chunk;
+    seen += found.size();
+    chunk = std::min(chunk * 2, kChunkMax);
+    std::erase_if(found, [&](const Candidate& one) { return fresh_.is_read(one.place); });
+    visitor.prepare(found);
+    for (const Candidate& candidate : found) {
+      if (visitor.enough()) return;
+      const bool elsewhere = candidate.side_state && candidate.side_state != state::kPending;
+      const Step step = elsewhere ? Step::mine : visitor.visit(candidate);
+      if (step == Step::halt) return;
+      if (step == Step::passed) fresh_.pass(candidate.place);
+      fresh_.advance(candidate.place);
+    }
+    if (!last) continue;
+    fresh_.reach_end();
+    fresh_seen_ = true;
+    return;
+  }
+}
+
+void Candidates::walk_due(const Visitor& visitor) {
+  walk_beside(visitor);
+  walk_odd(visitor);
+  walk_index(visitor);
+}
+
+void Candidates::walk_index(const Visitor& visitor) {
+  if (!sql_.table().holds_failed()) {
+    due_seen_ = true;
+    return;
+  }
+  const std::size_t budget = std::max(kBudgetMin, kBudgetFactor * wanted_);
+  std::size_t chunk = std::clamp(wanted_ + 1, kChunkMin, kChunkMax);
+  for (std::size_t seen = 0; seen < budget && !visitor.enough();) {
+    std::vector<Candidate> found;
+    {
+      const Timer<DuePlace> timer(due_);
+      const auto limit = static_cast<std::int64_t>(chunk);
+      const auto& from = due_.position();
+      found = read_all(from ? failed_from_.rows(outbox_, server_, limit, from->due)
+                            : failed_first_.rows(outbox_, server_, limit));
+    }
+    const bool last = found.size() < chunk;
+    seen += found.size();
+    const auto place = [](const Candidate& one) {
+      return DuePlace{one.due.value_or(ServerTime::min()), one.place};
+    };
+    const auto read_before = found.size();
+    std::erase_if(found, [&](const Candidate& one) { return due_.is_read(place(one)); });
+    // So many are due at one time that a chunk shows nothing new: a larger one does.
+    const bool stuck = found.empty() && read_before > 0 && !last;
+    chunk = stuck ? chunk * 2 : std::min(chunk * 2, std::max(chunk, kChunkMax));
+    visitor.prepare(found);
+    for (const Candidate& candidate : found) {
+      if (visitor.enough()) return;
+      const Step step = candidate.side_state ? Step::mine : visitor.visit(candidate);
+      if (step == Step::halt) return;
+      if (step == Step::passed) due_.pass(place(candidate));
+      due_.advance(place(candidate));
+    }
+    if (!last) continue;
+    due_.reach_end();
+    due_seen_ = true;
+    return;
+  }
+}
+
+// False if the visitor wants to stop.
+bool Candidates::visit_all(Rows rows, const Visitor& visitor) {
+  const std::vector<Candidate> found = read_all(std::move(rows));
+  visitor.prepare(found);
+  for (const Candidate& candidate : found) {
+    if (visitor.enough()) return true;
+    if (visitor.visit(candidate) == Step::halt) return false;
+  }
+  return true;
+}
+
+// Rows whose state is kept beside them, because the outbox's own can't be written.
+void Candidates::walk_beside(const Visitor& visitor) {
+  const auto limit = static_cast<std::int64_t>(std::max(kBudgetMin, kBudgetFactor * wanted_));
+  for (const char* name : {state::kFailed, state::kPending}) {
+    if (visitor.enough()) return;
+    std::vector<Candidate> found = read_all(beside_.rows(outbox_, server_, limit, name));
+    std::erase_if(found, [this](const Candidate& one) {
+      return one.due && *one.due > server_ && !is_absurd(one);
+    });
+    visitor.prepare(found);
+    for (const Candidate& candidate : found) {
+      if (visitor.enough() || visitor.visit(candidate) == Step::halt) return;
+    }
+  }
+}
+
+// Once a second: failed rows without a due time, or with one that no delay explains.
+void Candidates::walk_odd(const Visitor& visitor) {
+  if (!sql_.table().holds_failed()) return;
+  if (odd_looked_at_ && now_ - *odd_looked_at_ < kOddInterval) return;
+  odd_looked_at_ = now_;
+  std::vector<Candidate> found = read_all(dueless_.rows(outbox_, server_, kOddMax));
+  std::vector<Candidate> far = read_all(farthest_.rows(outbox_, server_, kOddMax));
+  std::erase_if(far, [this](const Candidate& one) { return !is_absurd(one); });
+  found.insert(found.end(), far.begin(), far.end());
+  std::erase_if(found, [](const Candidate& one) { return one.side_state.has_value(); });
+  visitor.prepare(found);
+  for (const Candidate& candidate : found) {
+    if (visitor.enough()) return;
+    if (visitor.visit(candidate) != Step::halt) continue;
+    odd_looked_at_.reset();
+    return;
+  }
+}
+
+void Candidates::walk_waiting(std::int64_t epoch_max, const Visitor& visitor) {
+  if (visitor.enough()) return;
+  const auto limit = static_cast<std::int64_t>(std::max(kBudgetMin, kBudgetFactor * wanted_));
+  visit_all(waiting_.rows(outbox_, server_, limit, epoch_max), visitor);
+}
+
+std::optional<Candidate> Candidates::find(const std::string& key) {
+  Rows rows = one_.rows(outbox_, server_, key);
+  return rows.next() ? std::optional(read(rows)) : std::nullopt;
+}
+
+std::optional<ServerTime> Candidates::next_due() {
+  Rows rows = next_due_.rows(outbox_, server_);
+  return rows.next() ? rows.maybe_time(0) : std::nullopt;
+}
+
+bool Candidates::is_absurd(const Candidate& candidate) const {
+  if (!candidate.due) return false;
+  const auto ahead = *candidate.due - server_;
+  if (!candidate.last_delay_ms) return ahead > kDelayMax;
+  return ahead > std::chrono::milliseconds(*candidate.last_delay_ms) + kClockSlack;
+}
+
+}  // namespace outbox::postgres

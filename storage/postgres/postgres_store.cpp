@@ -1,0 +1,321 @@
+#include "storage/postgres/postgres_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+namespace outbox::postgres {
+namespace {
+
+constexpr std::size_t kCarefulTurns = 1000;
+constexpr std::size_t kTakeOverMax = 1000;  // leases a turn
+constexpr Duration kExamineInterval = std::chrono::milliseconds{500};
+constexpr int kTriesMax = 3;
+constexpr Duration kPauseMin = std::chrono::milliseconds{100};
+constexpr Duration kPauseMax = std::chrono::seconds{5};
+constexpr Duration kTermUnknown = std::chrono::seconds{30};
+
+// What was found out in a transaction that must not go on.
+struct StartAnew {};
+struct NotRegistered {};
+
+// What a selection has remembered is wrong if its transaction is undone.
+class Undo {
+ public:
+  explicit Undo(Selector& selector)
+      : selector_(selector), exceptions_(std::uncaught_exceptions()) {}
+  ~Undo() {
+    if (std::uncaught_exceptions() > exceptions_) selector_.start_over();
+  }
+  Undo(const Undo&) = delete;
+  Undo& operator=(const Undo&) = delete;
+
+ private:
+  Selector& selector_;
+  int exceptions_;
+};
+
+std::chrono::microseconds rounded_up(Duration time) {
+  return std::chrono::ceil<std::chrono::microseconds>(time);
+}
+
+}  // namespace
+
+PostgresStore::PostgresStore(const StoreSettings& settings, const Clock& clock, Bell& bell,
+                             std::string server_clock)
+    : settings_(settings),
+      clock_(clock),
+      server_clock_(std::move(server_clock)),
+      random_(random_seed()),
+      listener_(settings, bell) {
+  location_of(settings);
+  mapping_of(settings);
+  identity_.incarnation = new_incarnation();
+}
+
+Turn PostgresStore::turn(const TurnRequest& request) {
+  try {
+    return attempt(request);
+  } catch (const Busy& error) {
+    return busy(error.what());
+  } catch (const SchemaChanged& error) {
+    close();
+    return busy(error.what());
+  } catch (const Unusable& error) {
+    close();
+    return refuse(TurnStatus::unusable, error.what());
+  } catch (const std::exception& error) {
+    if (session_ && !session_->connection.usable()) close();
+    return refuse(TurnStatus::failed, error.what());
+  }
+}
+
+Turn PostgresStore::attempt(const TurnRequest& request) {
+  Work work;
+  work.request = &request;
+  work.called = clock_.now();
+  work.repeated = last_written_ == request.number;
+  for (int tries = 0; tries < kTriesMax + static_cast<int>(request.settlements.size()); ++tries) {
+    open();
+    session_->connection.begin_work();
+    session_->settler.set_careful(careful_turns_ > 0);
+    work.turn = {};
+    try {
+      const Undo undo(session_->selector);
+      Transaction transaction(session_->connection, Transaction::Kind::write);
+      run(work);
+      transaction.commit();
+      return committed(work);
+    } catch (const StartAnew&) {
+      become_new();
+    } catch (const NotRegistered&) {
+      register_self();
+    } catch (const NeedsCare&) {
+      careful_turns_ = kCarefulTurns;
+    }
+  }
+  return busy("the turn has to be started over all the time");
+}
+
+void PostgresStore::open() {
+  if (session_) return;
+  const Time now = clock_.now();
+  if (now < try_again_) {
+    if (unusable_) throw Unusable(problem_);
+    throw Lost(problem_);
+  }
+  const auto wait = [&](const std::exception& error, bool unusable) {
+    pause_ = std::clamp(pause_ * 2, kPauseMin, kPauseMax);
+    // Replicas must not come back all at once.
+    try_again_ = clock_.now() + pause_ / 2 + pause_ / 100 * static_cast<int>(random_.below(50));
+    problem_ = error.what();
+    unusable_ = unusable;
+  };
+  try {
+    session_ = std::make_unique<Session>(settings_, server_clock_);
+  } catch (const Unusable& error) {
+    wait(error, true);
+    throw;
+  } catch (const std::exception& error) {
+    wait(error, false);
+    throw;
+  }
+  pause_ = Duration{0};
+  try_again_ = {};
+  listener_.listen(session_->connection.prepares());
+}
+
+// In a transaction of its own: the next one finds the row, whatever becomes of it.
+void PostgresStore::register_self() {
+  Transaction transaction(session_->connection, Transaction::Kind::write);
+  Registration& registration = session_->registration;
+  const ServerTime now = registration.look(identity_, false).now;
+  for (const std::int64_t earlier : identity_.earlier) registration.take_back(earlier);
+  registration.write(identity_, now + rounded_up(kTermUnknown), now);
+  transaction.commit();
+  identity_.registered = true;
+  identity_.earlier.clear();
+}
+
+// The turn's work between the start and the end of its transaction. False: nothing was written.
+bool PostgresStore::run(Work& work) {
+  const TurnRequest& request = *work.request;
+  const bool examine = !examined_at_ || work.called - *examined_at_ >= kExamineInterval;
+  work.scenery = session_->registration.look(identity_, examine);
+  if (examine) examined_at_ = work.called;
+  const Scenery& scenery = work.scenery;
+  if (scenery.replica) {
+    throw Unusable(fmt::format("{} is a read replica now: connect to the primary",
+                               session_->connection.label()));
+  }
+  if (scenery.table != session_->sql.table().oid) {
+    throw SchemaChanged(fmt::format("the table {} was replaced", session_->sql.outbox()));
+  }
+  const bool must_write =
+      !request.settlements.empty() || request.renew || work.repeated || !scenery.ended.empty();
+  if (must_write && begin_writing(work)) return true;
+  if (must_write) {
+    settle(work);
+    take_over(work);
+  }
+  const Selection selection = select(work);
+  if (!must_write) {
+    if (selection.rows.empty()) return false;
+    begin_writing(work);
+  }
+  lease(work, selection);
+  sign(work);
+  return true;
+}
+
+// Finds out what the database knows of this relay. True if this very turn was applied before.
+bool PostgresStore::begin_writing(Work& work) {
+  if (!identity_.registered) throw NotRegistered{};
+  last_written_ = work.request->number;
+  const auto mark = session_->registration.lock(identity_);
+  if (!mark) throw StartAnew{};  // another relay has taken over from us
+  // A backup was restored: what stands there of us is not what we have done since.
+  if (mark->epoch < identity_.epoch) throw StartAnew{};
+  work.holder = {identity_.incarnation, mark->next_epoch, work.scenery.now};
+  work.turn.epoch = mark->next_epoch;
+  if (!work.repeated || mark->turn != work.request->number) return false;
+  work.turn.epoch = mark->epoch;
+  work.turn.more = true;
+  const auto picked = session_->reader.leased_under(identity_.incarnation, mark->epoch);
+  work.turn.leased =
+      session_->reader.load(picked, mark->epoch, work.request->lease.payload_max, work.scenery.now);
+  sign(work);
+  return true;
+}
+
+void PostgresStore::settle(Work& work) {
+  Settled settled;
+  session_->settler.settle(work.request->settlements, work.holder, settled);
+  session_->selector.settled(settled.freed);
+  session_->selector.released(settled.released);
+  work.turn.fenced = settled.fenced;
+  work.turn.isolated = settled.isolated;
+  work.turn.isolated_error = settled.isolated_error;
+}
+
+void PostgresStore::take_over(Work& work) {
+  if (work.scenery.ended.empty()) return;
+  for (const std::int64_t ended : work.scenery.ended) {
+    TakeOver taken =
+        session_->registration.take_over(ended, work.holder, kTakeOverMax, session_->settler);
+    work.turn.taken_over += taken.leases;
+    for (BuriedRow& row : taken.buried) work.turn.buried.push_back(std::move(row));
+  }
+  if (work.turn.taken_over > 0) {
+    session_->selector.start_over();
+    examined_at_.reset();  // there may be more
+  }
+}
+
+Selection PostgresStore::select(Work& work) {
+  const LeaseRequest& request = work.request->lease;
+  if (request.limit == 0 || work.scenery.circuit_held || work.scenery.paused) return {};
+  Selection selection =
+      session_->selector.select(request, {identity_.incarnation, work.called, work.scenery.now});
+  work.turn.more = selection.more;
+  work.turn.wants_solitude = selection.wants_solitude;
+  if (selection.next_due) {
+    work.turn.next_due = std::max<Duration>(*selection.next_due - work.scenery.now, Duration{0});
+  }
+  return selection;
+}
+
+void PostgresStore::lease(Work& work, const Selection& selection) {
+  const LeaseId epoch = work.holder.epoch;
+  const auto leased = session_->leases.lease(selection.rows, identity_.incarnation, epoch);
+  if (leased.size() < selection.rows.size()) work.turn.more = true;
+  if (leased.empty()) return;
+  work.turn.leased =
+      session_->reader.load(leased, epoch, work.request->lease.payload_max, work.scenery.now);
+  if (work.turn.leased.size() == leased.size()) return;
+  // Decided or deleted since they were chosen.
+  std::vector<std::string> gone;
+  for (const Picked& row : leased) {
+    const bool loaded =
+        std::any_of(work.turn.leased.begin(), work.turn.leased.end(), [&](const Message& message) {
+          return std::get<std::string>(parse_row_id(message.row)->key) == row.key;
+        });
+    if (!loaded) gone.push_back(row.key);
+  }
+  session_->leases.forget(gone);
+}
+
+void PostgresStore::sign(Work& work) {
+  const Duration term = work.request->lease.term;
+  const auto until =
+      term > Duration{0} ? std::optional(work.scenery.now + rounded_up(term)) : std::nullopt;
+  session_->registration.sign(identity_, work.request->number, work.turn.epoch, until);
+  work.turn.renewed = term > Duration{0};
+}
+
+// The transaction is on disk: now what it changed may be believed.
+Turn PostgresStore::committed(Work& work) {
+  Turn& turn = work.turn;
+  turn.status = TurnStatus::committed;
+  turn.circuit_held = work.scenery.circuit_held;
+  turn.why_held = work.scenery.why_held;
+  turn.paused = work.scenery.paused;
+  if (turn.epoch > 0) {
+    identity_.epoch = turn.epoch;
+    if (careful_turns_ > 0) --careful_turns_;
+    if (turn.isolated > 0) careful_turns_ = kCarefulTurns;
+  }
+  turn.leases_lost = std::exchange(leases_lost_, false);
+  return std::move(turn);
+}
+
+Turn PostgresStore::refuse(TurnStatus status, std::string error) {
+  Turn turn;
+  turn.status = status;
+  turn.error = std::move(error);
+  turn.leases_lost = std::exchange(leases_lost_, false);
+  return turn;
+}
+
+Turn PostgresStore::busy(std::string error) {
+  Turn turn;
+  turn.status = TurnStatus::busy;
+  turn.error = std::move(error);
+  const auto least = std::chrono::milliseconds(1);
+  turn.rest = least + std::chrono::microseconds(random_.below(5000));
+  return turn;
+}
+
+// What was leased before is void: it was given to another relay, or stands in another database.
+void PostgresStore::become_new() {
+  leases_lost_ = true;
+  identity_.earlier.push_back(identity_.incarnation);
+  identity_.incarnation = new_incarnation();
+  identity_.registered = false;
+  identity_.epoch = 0;
+  if (session_) session_->selector.start_over();
+}
+
+void PostgresStore::close() { session_.reset(); }
+
+void PostgresStore::retire() {
+  listener_.stop();
+  if (!identity_.registered) return;
+  try {
+    if (!session_) open();
+    session_->connection.begin_work();
+    Transaction transaction(session_->connection, Transaction::Kind::write);
+    session_->registration.end(identity_);
+    transaction.commit();
+    identity_.registered = false;
+    identity_.incarnation = new_incarnation();
+    session_->selector.start_over();
+  } catch (const std::exception&) {
+    // The leases end by their term.
+  }
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,246 @@
+#include "storage/postgres/row_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "storage/mapping/headers.h"
+#include "storage/mapping/identifiers.h"
+#include "storage/mapping/time_forms.h"
+
+namespace outbox::postgres {
+namespace {
+
+// No column but the payload may hold more than this, so that a row takes a bounded amount of
+// memory.
+constexpr int kValueBytesMax = 1 << 20;
+
+enum Column {
+  kKey,
+  kPlace,
+  kFingerprint,
+  kId,
+  kEventType,
+  kOrderingKey,
+  kDestination,
+  kContentType,
+  kTraceparent,
+  kHeaders,
+  kOccurred,
+  kOccurredText,
+  kRetryCount,
+  kPayloadSize,
+  kPayload,
+  kTooLarge
+};
+
+std::string load_sql(const Sql& sql) {
+  const Columns& c = sql.mapping().columns;
+  std::string values;
+  std::string too_large = "false";
+  for (const std::string& name : {c.id, c.event_type, c.ordering_key, c.destination, c.content_type,
+                                  c.traceparent, c.headers}) {
+    const std::string text = sql.text(name);
+    // CAP's headers are a part of the payload.
+    const bool bounded = name != c.payload;
+    values += fmt::format("CASE WHEN octet_length({0}) <= {1} THEN {0} END, ", text,
+                          bounded ? std::to_string(kValueBytesMax)
+                                  : "greatest($3, " + std::to_string(kValueBytesMax) + ")");
+    if (bounded)
+      too_large += fmt::format(" OR coalesce(octet_length({}) > {}, false)", text, kValueBytesMax);
+  }
+  const bool is_time = sql.time(c.occurred_on) != "NULL::timestamptz";
+  const std::string state = fmt::format("coalesce(r.state, '{}')", state::kPending);
+  return fmt::format(
+      "SELECT {}, {}, {}, {}{}, {}, coalesce({}, 0)::int8, coalesce({}, 0)::int8, "
+      "CASE WHEN {} <= $3 THEN {} END, {} FROM unnest($2) AS x(key) JOIN {} ON {} = {} {} "
+      "WHERE {} AND {} IN ('{}', '{}')",
+      sql.key_text(), sql.place(), sql.fingerprint(), values, sql.time(c.occurred_on),
+      is_time || c.occurred_on.empty() ? "NULL::text" : sql.column(c.occurred_on) + "::text",
+      sql.value(c.retry_count), sql.payload_size(), sql.payload_size(), sql.payload(), too_large,
+      sql.from(), sql.row_key(), sql.as_key("x.key"), sql.side_row(), sql.is_open(), state,
+      state::kPending, state::kFailed);
+}
+
+// Collects the first thing that is wrong with a row.
+class Defects {
+ public:
+  void add(const std::string& column, const std::string& what) {
+    if (!first_) first_ = fmt::format("column {}: {}", column, what);
+  }
+  std::optional<std::string> first() const { return first_; }
+
+ private:
+  std::optional<std::string> first_;
+};
+
+// A text fit to be an attribute of a message.
+std::optional<std::string> attribute(const Rows& rows, int index, const std::string& column,
+                                     Defects& defects) {
+  if (rows.null(index)) return std::nullopt;
+  std::string text = rows.text(index);
+  if (const std::size_t nul = text.find('\0'); nul != std::string::npos) {
+    defects.add(column, fmt::format("holds a NUL at byte {}", nul + 1));
+    return std::nullopt;
+  }
+  if (!is_utf8(text)) {
+    defects.add(column, "is not valid UTF-8");
+    return std::nullopt;
+  }
+  return text;
+}
+
+// The same, of an id or a key, which may be the bytes of a GUID.
+std::optional<std::string> identifier(const Rows& rows, int index, const std::string& column,
+                                      const Sql& sql, Defects& defects) {
+  if (!rows.null(index) && sql.table().type_of(column) == "bytea") {
+    if (auto guid = guid_text(rows.text(index), sql.mapping().guids)) return guid;
+  }
+  return attribute(rows, index, column, defects);
+}
+
+std::string required(std::optional<std::string> text, const std::string& column, Defects& defects) {
+  if (!text || text->empty()) defects.add(column, "is empty");
+  return text.value_or("");
+}
+
+WallTime wall(ServerTime time) { return std::chrono::floor<std::chrono::milliseconds>(time); }
+
+// CAP's column Content is a JSON object of headers and the value.
+bool is_cap(const Columns& columns) {
+  return !columns.headers.empty() && columns.headers == columns.payload;
+}
+
+void take_cap_apart(Message& message, const std::string& column, Defects& defects) {
+  const auto content = nlohmann::ordered_json::parse(message.payload, nullptr, false);
+  if (!content.is_object() || !content.contains("Value")) {
+    message.payload.clear();
+    defects.add(column, "holds no JSON object with a Value");
+    return;
+  }
+  const auto& value = content["Value"];
+  message.payload = value.is_string() ? value.get<std::string>() : value.dump();
+  message.payload_size = message.payload.size();
+  if (!content.contains("Headers") || !content["Headers"].is_object()) return;
+  for (const auto& [name, header] : content["Headers"].items()) {
+    if (header.is_null()) continue;
+    message.headers.push_back(
+        {name, header.is_string() ? header.get<std::string>() : header.dump()});
+  }
+}
+
+}  // namespace
+
+RowReader::RowReader(Connection& connection, const Sql& sql, SideRows& side_rows)
+    : sql_(sql),
+      outbox_(sql.outbox()),
+      side_rows_(side_rows),
+      load_(connection, load_sql(sql)),
+      leased_(connection, fmt::format("SELECT row_key, alone, noted FROM {} WHERE outbox = $1 "
+                                      "AND incarnation = $2 AND epoch = $3",
+                                      sql.leases())) {}
+
+std::vector<Message> RowReader::load(const std::vector<Picked>& rows, LeaseId lease,
+                                     std::uint64_t payload_max, ServerTime now) {
+  std::vector<Message> messages;
+  if (rows.empty()) return messages;
+  std::vector<std::string> keys;
+  std::vector<std::string> noted;
+  std::map<std::string, const Picked*> picked;
+  for (const Picked& row : rows) {
+    keys.push_back(row.key);
+    if (row.noted) noted.push_back(row.key);
+    picked[row.key] = &row;
+  }
+  Rows found = load_.rows(outbox_, keys, payload_max);
+  const auto sides = side_rows_.read(noted);
+  std::vector<std::pair<Place, Message>> placed;
+  while (found.next()) {
+    const std::string key = found.text(kKey);
+    const auto fingerprint = static_cast<std::uint32_t>(found.integer(kFingerprint));
+    Message message = read(found, payload_max, now);
+    message.row = to_row_id(key, found.integer(kPlace), fingerprint);
+    message.lease = lease;
+    message.alone = picked[key]->alone;
+    if (const auto side = sides.find(key); side != sides.end() && side->second.is_of(fingerprint)) {
+      read_history(side->second, now, message);
+    }
+    placed.emplace_back(Place{found.integer(kPlace), sql_.tie() == "''" ? "" : key},
+                        std::move(message));
+  }
+  std::sort(placed.begin(), placed.end(),
+            [](const auto& one, const auto& other) { return one.first < other.first; });
+  for (auto& [place, message] : placed) messages.push_back(std::move(message));
+  return messages;
+}
+
+Message RowReader::read(const Rows& rows, std::uint64_t payload_max, ServerTime now) const {
+  const Columns& names = sql_.mapping().columns;
+  Message message;
+  Defects defects;
+  if (rows.boolean(kTooLarge)) {
+    message.defect = fmt::format("a column holds more than {} bytes", kValueBytesMax);
+  }
+  message.id = required(identifier(rows, kId, names.id, sql_, defects), names.id, defects);
+  message.event_type =
+      required(attribute(rows, kEventType, names.event_type, defects), names.event_type, defects);
+  message.ordering_key = identifier(rows, kOrderingKey, names.ordering_key, sql_, defects);
+  message.destination = attribute(rows, kDestination, names.destination, defects);
+  message.content_type = attribute(rows, kContentType, names.content_type, defects);
+  message.traceparent = attribute(rows, kTraceparent, names.traceparent, defects);
+  message.payload_size = static_cast<std::uint64_t>(rows.integer(kPayloadSize));
+  const bool loads = message.payload_size <= payload_max;
+  if (!rows.null(kPayload)) message.payload = rows.text(kPayload);
+  if (loads && rows.null(kPayload)) defects.add(names.payload, "holds no payload");
+  if (is_cap(names)) {
+    if (loads && !rows.null(kPayload)) take_cap_apart(message, names.payload, defects);
+  } else if (const auto headers = attribute(rows, kHeaders, names.headers, defects);
+             headers && !headers->empty()) {
+    if (const auto defect = parse_headers(*headers, message.headers)) {
+      defects.add(names.headers, *defect);
+    }
+  }
+  std::optional<WallTime> occurred;
+  if (!rows.null(kOccurred)) occurred = wall(rows.time(kOccurred));
+  if (!rows.null(kOccurredText)) {
+    occurred = read_time(rows.text(kOccurredText), sql_.mapping().times);
+    if (!occurred) defects.add(names.occurred_on, "holds no time");
+  }
+  if (occurred) {
+    message.occurred_on = to_text(*occurred);
+    message.age = std::max<Duration>(wall(now) - *occurred, Duration{0});
+  }
+  if (!message.defect) message.defect = defects.first();
+  message.history.retry_count = static_cast<std::uint32_t>(
+      std::clamp<std::int64_t>(rows.integer(kRetryCount), 0, UINT32_MAX));
+  return message;
+}
+
+void RowReader::read_history(const SideRow& side, ServerTime now, Message& message) {
+  const auto since = [&](ServerTime time) { return std::max<Duration>(now - time, Duration{0}); };
+  message.generation = side.generation;
+  RowHistory& history = message.history;
+  if (side.state) {
+    history.retry_count = static_cast<std::uint32_t>(side.retry_count.value_or(0));
+  }
+  history.counted = side.counted;
+  history.misconfigured_tries = side.misconfigured_tries;
+  history.last_failure = side.last_failure;
+  history.last_delay = side.last_delay;
+  history.outcome_unknown = side.outcome_unknown;
+  if (side.last_attempt) history.since_last_attempt = since(*side.last_attempt);
+  if (side.misconfigured_since) history.misconfigured_for = since(*side.misconfigured_since);
+}
+
+std::vector<Picked> RowReader::leased_under(std::int64_t incarnation, LeaseId epoch) {
+  std::vector<Picked> result;
+  Rows rows = leased_.rows(outbox_, incarnation, epoch);
+  while (rows.next()) {
+    result.push_back({rows.text(0), {}, rows.boolean(1), rows.boolean(2), std::nullopt});
+  }
+  return result;
+}
+
+}  // namespace outbox::postgres

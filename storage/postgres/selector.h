@@ -1,0 +1,90 @@
+// Chooses the rows that a turn leases.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "relay/outbox_store.h"
+#include "storage/mapping/row_handle.h"
+#include "storage/postgres/candidates.h"
+#include "storage/postgres/key_owners.h"
+
+namespace outbox::postgres {
+
+// A row to be leased.
+struct Picked {
+  std::string key;
+  Place place;
+  bool alone = false;
+  bool noted = false;  // there is a side row
+  std::optional<std::string> ordering_key;
+};
+
+struct Selection {
+  std::vector<Picked> rows;  // in the order of the table
+  bool more = false;         // there may be rows that are due and were not picked
+  bool wants_solitude = false;
+  std::optional<ServerTime> next_due;
+};
+
+// What a selection depends on besides the request.
+struct Scene {
+  std::int64_t incarnation = 0;
+  Time now{};
+  ServerTime server{};
+};
+
+// Confined to the connection's thread; inside a transaction. Reads small columns only, a bounded
+// number of rows a call.
+class Selector {
+ public:
+  Selector(Connection& connection, const Sql& sql);
+
+  Selection select(const LeaseRequest& request, const Scene& scene);
+
+  // Forgets where it was: what it has chosen was not leased.
+  void start_over();
+
+  // These rows were decided, or will be due later: rows behind them may be free.
+  void settled(const std::vector<RowHandle>& rows);
+  // These may be leased again at once.
+  void released(const std::vector<RowHandle>& rows);
+
+ private:
+  void choose();
+  bool take_solitary();
+  void pick_fresh(std::size_t target);
+  void pick_retries(std::size_t target);
+  void pick_in_table_order();
+  std::vector<Candidate> collect_retries();
+  Visitor picking(std::size_t target);
+  bool enough(std::size_t target) const;
+
+  void prepare(const std::vector<Candidate>& candidates);
+  Step pick(const Candidate& candidate);
+  bool key_is_free(const Candidate& candidate);
+  bool wants_to_be_alone(const Candidate& candidate) const;
+  bool fits(std::uint64_t size) const;
+
+  const bool places_are_keys_;
+  Candidates candidates_;
+  KeyOwners owners_;
+
+  // Kept between calls: a memory only, and bounded.
+  std::unordered_map<std::string, Place> waiting_behind_;  // a row -> the first that it held back
+  std::optional<std::string> solitary_;
+
+  // Of the current call.
+  LeaseRequest request_;
+  Scene scene_;
+  std::uint64_t bytes_ = 0;
+  bool stopped_ = false;
+  Selection selection_;
+  std::unordered_set<std::string> picked_;  // keys
+};
+
+}  // namespace outbox::postgres

@@ -1,0 +1,32 @@
+#include "storage/postgres/session.h"
+
+#include <utility>
+
+#include "storage/postgres/schema.h"
+
+namespace outbox::postgres {
+namespace {
+
+Table prepare(Connection& connection, const StoreSettings& settings) {
+  Transaction transaction(connection, Transaction::Kind::read);
+  Table table = require_outbox(connection, settings);
+  require_relay_tables(connection, table.schema);
+  transaction.commit();
+  return table;
+}
+
+}  // namespace
+
+Session::Session(const StoreSettings& settings, const std::string& clock)
+    : connection(connection_settings(settings, "relay")),
+      sql(prepare(connection, settings)),
+      side_rows(connection, sql),
+      settler(connection, sql, side_rows),
+      selector(connection, sql),
+      leases(connection, sql),
+      reader(connection, sql, side_rows),
+      registration(connection, sql, clock) {
+  settler.keep_attempts(settings.attempts_kept);
+}
+
+}  // namespace outbox::postgres

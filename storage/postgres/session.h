@@ -1,0 +1,36 @@
+// All that works on one open connection.
+#pragma once
+
+#include <string>
+
+#include "storage/postgres/connection.h"
+#include "storage/postgres/leases.h"
+#include "storage/postgres/registration.h"
+#include "storage/postgres/row_reader.h"
+#include "storage/postgres/selector.h"
+#include "storage/postgres/settler.h"
+#include "storage/postgres/side_rows.h"
+#include "storage/postgres/sql.h"
+
+namespace outbox::postgres {
+
+// SQL for the server's clock: microseconds since 1970. Not now(), which stands still in a
+// transaction.
+constexpr const char* kServerClock =
+    "(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::int8";
+
+// Confined to one thread. Opening throws what Connection throws.
+struct Session {
+  Session(const StoreSettings& settings, const std::string& clock);
+
+  Connection connection;
+  Sql sql;
+  SideRows side_rows;
+  Settler settler;
+  Selector selector;
+  Leases leases;
+  RowReader reader;
+  Registration registration;
+};
+
+}  // namespace outbox::postgres

@@ -1,0 +1,490 @@
+#include "storage/postgres/settler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "storage/mapping/attempt_text.h"
+#include "storage/postgres/settler_sql.h"
+
+namespace outbox::postgres {
+namespace {
+
+constexpr std::size_t kRefusingMax = 10'000;
+
+std::optional<Query> query_if(Connection& connection, std::string sql) {
+  if (sql.empty()) return std::nullopt;
+  return std::optional<Query>(std::in_place, connection, std::move(sql));
+}
+
+bool is(const char* state, const char* name) { return std::string_view(state) == name; }
+
+}  // namespace
+
+Settler::Settler(Connection& connection, const Sql& sql, SideRows& side_rows)
+    : connection_(connection),
+      sql_(sql),
+      outbox_(sql.outbox()),
+      side_rows_(side_rows),
+      end_leases_(connection,
+                  fmt::format("DELETE FROM {} AS l USING unnest($3, $4) AS x(key, epoch) "
+                              "WHERE l.outbox = $1 AND l.row_key = x.key "
+                              "AND l.epoch = x.epoch AND l.incarnation = $2 "
+                              "RETURNING l.row_key, l.noted",
+                              sql.leases())),
+      end_any_leases_(
+          connection,
+          fmt::format("DELETE FROM {} WHERE outbox = $1 AND row_key = ANY($2)", sql.leases())),
+      mark_processed_(query_if(connection, processed_sql(sql))),
+      mark_failed_(query_if(connection, failed_sql(sql))),
+      mark_dead_(query_if(connection, dead_sql(sql))),
+      look_(connection, look_sql(sql)),
+      audit_(connection,
+             fmt::format("INSERT INTO {} (outbox, row_key, event_id, at, action, reason) "
+                         "SELECT $1, x.key, x.id, $2, 'dead_letter', x.reason "
+                         "FROM unnest($3, $4, $5) AS x(key, id, reason)",
+                         sql.audit())),
+      attempts_(connection, fmt::format("INSERT INTO {} (outbox, row_key, at, outcome, reason) "
+                                        "SELECT $1, x.key, $2, x.outcome, x.reason "
+                                        "FROM unnest($3, $4, $5) AS x(key, outcome, reason)",
+                                        sql.attempts())) {}
+
+// Each statement takes a row once.
+void Settler::settle(std::span<const Settlement> settlements, const Holder& holder,
+                     Settled& settled) {
+  std::vector<const Settlement*> rest;
+  for (const Settlement& settlement : settlements) rest.push_back(&settlement);
+  while (!rest.empty()) {
+    std::vector<const Settlement*> now;
+    std::vector<const Settlement*> later;
+    std::set<RowId> seen;
+    for (const Settlement* one : rest) {
+      (seen.insert(one->row).second ? now : later).push_back(one);
+    }
+    settle_distinct(now, holder, settled);
+    rest = std::move(later);
+  }
+}
+
+void Settler::settle_distinct(const std::vector<const Settlement*>& settlements,
+                              const Holder& holder, Settled& settled) {
+  std::vector<Item> items = end_leases(settlements, holder, settled);
+  std::vector<std::string> late;
+  for (const Item& item : items) {
+    if (item.late) late.push_back(item.key);
+  }
+  // Locked before its notes are read, so that no redrive comes in between.
+  const std::map<std::string, Look> looks =
+      late.empty() ? std::map<std::string, Look>{} : look(late);
+  read_sides(items);
+  Items active;
+  std::map<std::string, SideRow> doubted;
+  for (Item& item : items) {
+    if (item.late && !may_still_settle(item, looks)) {
+      ++settled.fenced;
+      continue;
+    }
+    if (item.settlement->verdict == Verdict::released) {
+      item.side.outcome_unknown = true;
+      doubted.emplace(item.key, item.side);
+      continue;
+    }
+    note_attempt(item.side, *item.settlement, holder);
+    item.change = change_for(*item.settlement, holder);
+    active.push_back(&item);
+  }
+  side_rows_.write(doubted);
+  write(active, holder, settled);
+  keep(active, holder, settled);
+}
+
+// The items that there is something to write for.
+std::vector<Settler::Item> Settler::end_leases(const std::vector<const Settlement*>& settlements,
+                                               const Holder& holder, Settled& settled) {
+  std::vector<Item> items;
+  std::vector<std::string> keys;
+  std::vector<std::int64_t> epochs;
+  for (const Settlement* settlement : settlements) {
+    const auto handle = parse_row_id(settlement->row);
+    const auto* key = handle ? std::get_if<std::string>(&handle->key) : nullptr;
+    if (key == nullptr) {
+      ++settled.fenced;
+      continue;
+    }
+    Item item;
+    item.settlement = settlement;
+    item.handle = *handle;
+    item.key = *key;
+    keys.push_back(*key);
+    epochs.push_back(static_cast<std::int64_t>(settlement->lease));
+    items.push_back(std::move(item));
+  }
+  if (items.empty()) return items;
+  std::map<std::string, bool> ended;
+  Rows rows = end_leases_.rows(outbox_, holder.incarnation, keys, epochs);
+  while (rows.next()) ended[rows.text(0)] = rows.boolean(1);
+  std::erase_if(items, [&](Item& item) {
+    const Settlement& settlement = *item.settlement;
+    const auto found = ended.find(item.key);
+    if (found != ended.end()) {
+      item.had_side = found->second;
+      settled.freed.push_back(item.handle);
+      if (settlement.verdict != Verdict::released) return false;
+      settled.released.push_back(item.handle);
+      return !settlement.outcome_unknown;
+    }
+    item.late = settlement.verdict == Verdict::delivered;
+    item.had_side = item.late;
+    if (!item.late) ++settled.fenced;
+    return !item.late;
+  });
+  return items;
+}
+
+void Settler::read_sides(std::vector<Item>& items) {
+  std::vector<std::string> keys;
+  for (const Item& item : items) {
+    if (item.had_side) keys.push_back(item.key);
+  }
+  auto sides = side_rows_.read(keys);
+  for (Item& item : items) {
+    const auto found = sides.find(item.key);
+    item.had_side = found != sides.end() && found->second.is_of(item.handle.fingerprint);
+    if (item.had_side) item.side = std::move(found->second);
+    item.side.fingerprint = item.handle.fingerprint;
+  }
+}
+
+// The broker has confirmed a row whose lease was lost: true all the same, unless the row has been
+// decided or driven again since.
+bool Settler::may_still_settle(const Item& item, const std::map<std::string, Look>& looks) const {
+  const auto found = looks.find(item.key);
+  if (found == looks.end() || found->second.fingerprint != item.handle.fingerprint) return false;
+  const bool decided =
+      item.side.state == state::kProcessed || item.side.state == state::kDeadLettered;
+  return !decided && item.side.generation == item.settlement->generation;
+}
+
+// Whether the outbox's own columns can say all there is to say about such a row.
+bool Settler::holds(const char* state) const {
+  if (is(state, state::kProcessed)) return sql_.mapping().holds_processed();
+  return is(state, state::kFailed) ? sql_.table().holds_failed() : sql_.mapping().holds_dead();
+}
+
+void Settler::note_attempt(SideRow& side, const Settlement& settlement, const Holder& holder) {
+  if (settlement.verdict == Verdict::delivered) return;
+  side.last_failure = settlement.kind;
+  side.last_delay = settlement.delay;
+  side.outcome_unknown = side.outcome_unknown || settlement.outcome_unknown;
+  if (settlement.counts) ++side.counted;
+  side.waits_for_recovery_epoch =
+      settlement.waits_for_recovery && settlement.verdict != Verdict::dead
+          ? std::optional(static_cast<std::int64_t>(holder.epoch))
+          : std::nullopt;
+  if (!settlement.attempted) return;
+  side.last_attempt = holder.now;
+  if (settlement.kind == FailureKind::misconfigured) {
+    ++side.misconfigured_tries;
+    if (!side.misconfigured_since) side.misconfigured_since = holder.now;
+  } else {
+    side.misconfigured_tries = 0;
+    side.misconfigured_since.reset();
+  }
+}
+
+Settler::Change Settler::change_for(const Settlement& settlement, const Holder& holder) const {
+  Change change;
+  const std::string error = shortened(safe_text(connection_, settlement.reason));
+  switch (settlement.verdict) {
+    case Verdict::released:
+      break;
+    case Verdict::delivered:
+      change.state = state::kProcessed;
+      break;
+    case Verdict::retry:
+      change.charge = settlement.charge;
+      [[fallthrough]];
+    case Verdict::held:
+      change.state = state::kFailed;
+      change.error = error;
+      change.due = holder.now + std::chrono::ceil<std::chrono::microseconds>(settlement.delay);
+      break;
+    case Verdict::dead:
+      change.state = state::kDeadLettered;
+      change.charge = settlement.charge;
+      change.error = error;
+      change.dead_reason = name_of(settlement.dead_reason);
+      break;
+  }
+  return change;
+}
+
+// In the row itself where that can hold it, else beside.
+void Settler::write(const Items& items, const Holder& holder, Settled& settled) {
+  for (const char* name : {state::kProcessed, state::kFailed, state::kDeadLettered}) {
+    Items group;
+    for (Item* item : items) {
+      if (is(item->change.state, name)) group.push_back(item);
+    }
+    if (!group.empty() && holds(name)) write_in_place(group, name, holder, settled);
+  }
+  std::vector<std::string> keys;
+  for (const Item* item : items) {
+    if (item->written == Written::not_yet) keys.push_back(item->key);
+  }
+  if (keys.empty()) return;
+  const auto looks = look(keys);
+  std::map<std::string, Items> shown;
+  for (Item* item : items) {
+    if (item->written != Written::not_yet) continue;
+    const bool tried = holds(item->change.state);
+    const bool first = !item->side.state;
+    write_beside(*item, looks, holder);
+    if (item->written != Written::beside) continue;
+    // There it is, and open: so it was not gone, but stayed as it was.
+    if (tried && first && !item->refused) isolate(*item, "a trigger ignores changes", settled);
+    if (!tried) shown[item->change.state].push_back(item);
+  }
+  // Others who look at the table see what its columns can show. It is counted already.
+  for (auto& [name, group] : shown) {
+    for (Item* item : group) item->change.charge = 0;
+    try_update(group, group.front()->change.state, holder, settled);
+    for (Item* item : group) item->written = Written::beside;
+  }
+}
+
+void Settler::write_in_place(const Items& items, const char* state, const Holder& holder,
+                             Settled& settled) {
+  try_update(items, state, holder, settled);
+  for (Item* item : items) {
+    if (item->written != Written::in_place) continue;
+    SideRow& side = item->side;
+    side.state.reset();
+    side.dead_letter_reason.reset();
+    side.error.reset();
+    side.due.reset();
+    side.retry_count.reset();
+    side.processed_on.reset();
+  }
+}
+
+// Marks those that were changed, and those that refused. With care, a group with a row that refuses
+// is halved until that row is alone.
+void Settler::try_update(const Items& items, const char* state, const Holder& holder,
+                         Settled& settled) {
+  if (items.empty()) return;
+  const bool single = items.size() == 1;
+  if (!single && careful_) {
+    Items known;
+    Items others;
+    for (Item* item : items) (refusing_.contains(item->key) ? known : others).push_back(item);
+    if (!known.empty()) {
+      for (Item* item : known) try_update({item}, state, holder, settled);
+      return try_update(others, state, holder, settled);
+    }
+  }
+  if (careful_) connection_.command("SAVEPOINT outbox_relay_row");
+  try {
+    const std::set<std::string> changed = update(items, state, holder);
+    if (careful_) connection_.command("RELEASE SAVEPOINT outbox_relay_row");
+    for (Item* item : items) {
+      if (changed.contains(item->key)) item->written = Written::in_place;
+    }
+  } catch (const ServerError& error) {
+    if (!is_refusal(error)) throw;
+    if (!careful_) throw NeedsCare(error.what());
+    connection_.command(
+        "ROLLBACK TO SAVEPOINT outbox_relay_row; RELEASE SAVEPOINT outbox_relay_row");
+    if (single) {
+      if (refusing_.size() >= kRefusingMax) refusing_.clear();
+      refusing_.insert(items.front()->key);
+      items.front()->refused = true;
+      return isolate(*items.front(), error.what(), settled);
+    }
+    const auto middle = items.begin() + static_cast<std::ptrdiff_t>(items.size() / 2);
+    try_update({items.begin(), middle}, state, holder, settled);
+    try_update({middle, items.end()}, state, holder, settled);
+  }
+}
+
+// The keys of those that were changed: none if the table has no column for it.
+std::set<std::string> Settler::update(const Items& items, const char* state, const Holder& holder) {
+  std::vector<std::string> keys;
+  std::vector<std::int64_t> fingerprints;
+  std::vector<std::optional<std::int64_t>> counts;
+  std::vector<std::int64_t> charges;
+  std::vector<std::optional<std::string>> errors;
+  std::vector<std::optional<std::string>> reasons;
+  std::vector<std::optional<ServerTime>> dues;
+  for (const Item* item : items) {
+    keys.push_back(item->key);
+    fingerprints.push_back(item->handle.fingerprint);
+    // While a row is kept beside, its count is, too.
+    counts.push_back(item->side.state ? item->side.retry_count : std::nullopt);
+    charges.push_back(item->change.charge);
+    errors.push_back(item->change.error);
+    reasons.push_back(item->change.dead_reason);
+    dues.push_back(item->change.due);
+  }
+  std::set<std::string> changed;
+  const auto take = [&](Rows rows) {
+    while (rows.next()) changed.insert(rows.text(0));
+  };
+  if (is(state, state::kProcessed)) {
+    if (mark_processed_) take(mark_processed_->rows(keys, fingerprints, holder.now));
+  } else if (is(state, state::kFailed)) {
+    if (mark_failed_) take(mark_failed_->rows(keys, fingerprints, counts, charges, errors, dues));
+  } else if (mark_dead_) {
+    take(mark_dead_->rows(keys, fingerprints, counts, charges, errors, reasons));
+  }
+  return changed;
+}
+
+void Settler::write_beside(Item& item, const std::map<std::string, Look>& looks,
+                           const Holder& holder) {
+  SideRow& side = item.side;
+  const auto found = looks.find(item.key);
+  item.written = Written::gone;
+  if (found == looks.end() || found->second.fingerprint != item.handle.fingerprint) return;
+  const std::string& present = found->second.state;
+  const bool open = present == state::kPending || present == state::kFailed;
+  if (!side.state && !open) return;
+  if (!side.state) side.retry_count = found->second.retry_count;
+  side.state = item.change.state;
+  side.retry_count = side.retry_count.value_or(0) + item.change.charge;
+  side.error = item.change.error;
+  side.due = item.change.due;
+  side.dead_letter_reason = item.change.dead_reason;
+  side.processed_on =
+      is(item.change.state, state::kProcessed) ? std::optional(holder.now) : std::nullopt;
+  item.written = Written::beside;
+}
+
+void Settler::isolate(const Item& item, const std::string& error, Settled& settled) {
+  ++settled.isolated;
+  if (settled.isolated_error.empty()) {
+    settled.isolated_error = fmt::format("row {}: {}", item.key, error);
+  }
+}
+
+// A decided row needs no notes, but for its generation.
+void Settler::keep(const Items& items, const Holder& holder, Settled& settled) {
+  std::map<std::string, SideRow> kept;
+  std::vector<std::string> erased;
+  std::vector<std::string> late;
+  Items written;
+  for (Item* item : items) {
+    if (item->written == Written::gone) {
+      ++settled.fenced;
+      continue;
+    }
+    written.push_back(item);
+    if (item->late) {
+      late.push_back(item->key);
+      settled.freed.push_back(item->handle);
+    }
+    const SideRow& side = item->side;
+    if (!is(item->change.state, state::kProcessed)) {
+      kept.emplace(item->key, side);
+    } else if (side.state || side.generation > 0) {
+      SideRow last;
+      last.state = side.state;
+      last.retry_count = side.retry_count;
+      last.processed_on = side.processed_on;
+      last.generation = side.generation;
+      last.fingerprint = side.fingerprint;
+      kept.emplace(item->key, last);
+    } else if (item->had_side) {
+      erased.push_back(item->key);
+    }
+  }
+  side_rows_.write(kept);
+  side_rows_.erase(erased);
+  if (!late.empty()) end_any_leases_.run(outbox_, late);
+  log(written, holder);
+  audit_deaths(written, holder);
+}
+
+void Settler::log(const Items& items, const Holder& holder) {
+  std::vector<std::string> keys;
+  std::vector<std::string> outcomes;
+  std::vector<std::string> reasons;
+  for (const Item* item : items) {
+    if (item->settlement == nullptr || !is_kept(*item->settlement, kept_)) continue;
+    keys.push_back(item->key);
+    outcomes.push_back(outcome_of(*item->settlement));
+    reasons.push_back(safe_text(connection_, reason_of(*item->settlement)));
+  }
+  if (!keys.empty()) attempts_.run(outbox_, holder.now, keys, outcomes, reasons);
+}
+
+void Settler::audit_deaths(const Items& items, const Holder& holder) {
+  std::vector<std::string> keys;
+  std::vector<std::string> reasons;
+  for (const Item* item : items) {
+    if (!is(item->change.state, state::kDeadLettered)) continue;
+    keys.push_back(item->key);
+    reasons.push_back(fmt::format("{}: {}", item->change.dead_reason.value_or(""),
+                                  item->change.error.value_or("")));
+  }
+  if (keys.empty()) return;
+  const auto looks = look(keys);
+  std::vector<std::optional<std::string>> ids;
+  for (const std::string& key : keys) {
+    const auto found = looks.find(key);
+    ids.push_back(found == looks.end() ? std::nullopt
+                                       : std::optional(shortened(found->second.event_id)));
+  }
+  audit_.run(outbox_, holder.now, keys, ids, reasons);
+}
+
+std::map<std::string, Settler::Look> Settler::look(const std::vector<std::string>& keys) {
+  std::map<std::string, Look> result;
+  Rows rows = look_.rows(keys);
+  while (rows.next()) {
+    result[rows.text(0)] = {rows.text(1), rows.integer(2),
+                            static_cast<std::uint32_t>(rows.integer(3)), rows.text(4),
+                            rows.text(5)};
+  }
+  return result;
+}
+
+std::vector<BuriedRow> Settler::bury(const std::vector<Killer>& killers, const Holder& holder) {
+  std::vector<BuriedRow> buried;
+  if (killers.empty()) return buried;
+  std::vector<std::string> keys;
+  for (const Killer& killer : killers) keys.push_back(killer.key);
+  const auto looks = look(keys);
+  const auto sides = side_rows_.read(keys);
+  std::vector<Item> items;
+  for (const Killer& killer : killers) {
+    const auto found = looks.find(killer.key);
+    if (found == looks.end()) continue;
+    Item item;
+    item.key = killer.key;
+    item.handle.fingerprint = found->second.fingerprint;
+    if (const auto side = sides.find(killer.key);
+        side != sides.end() && side->second.is_of(item.handle.fingerprint)) {
+      item.side = side->second;
+    }
+    item.side.fingerprint = item.handle.fingerprint;
+    item.side.waits_for_recovery_epoch.reset();
+    item.change.state = state::kDeadLettered;
+    item.change.error = fmt::format("{} relays died while they held only this row", killer.crashes);
+    item.change.dead_reason = name_of(DeadReason::crashed);
+    buried.push_back({found->second.event_id, found->second.event_type,
+                      static_cast<std::uint32_t>(item.side.state ? item.side.retry_count.value_or(0)
+                                                                 : found->second.retry_count),
+                      *item.change.error});
+    items.push_back(std::move(item));
+  }
+  Items all;
+  for (Item& item : items) all.push_back(&item);
+  Settled ignored;
+  write(all, holder, ignored);
+  keep(all, holder, ignored);
+  return buried;
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,132 @@
+// Writes verdicts to rows.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "relay/backends.h"
+#include "relay/outbox_store.h"
+#include "storage/postgres/side_rows.h"
+#include "storage/postgres/sql.h"
+
+namespace outbox::postgres {
+
+// A row refused to be written, outside a savepoint: undo the transaction, run it again carefully.
+struct NeedsCare : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Who settles, in which turn.
+struct Holder {
+  std::int64_t incarnation = 0;
+  LeaseId epoch = 0;
+  ServerTime now;
+};
+
+// What settling came to.
+struct Settled {
+  std::size_t fenced = 0;
+  std::size_t isolated = 0;
+  std::string isolated_error;
+  std::vector<RowHandle> freed;     // rows whose lease has ended
+  std::vector<RowHandle> released;  // those that may be leased again at once
+};
+
+// A row that has no lease and that took its relays down.
+struct Killer {
+  std::string key;
+  std::uint32_t crashes = 0;
+};
+
+// Confined to the connection's thread; called inside a write transaction. All rows of a turn are
+// written by a few statements.
+class Settler {
+ public:
+  Settler(Connection& connection, const Sql& sql, SideRows& side_rows);
+
+  void settle(std::span<const Settlement> settlements, const Holder& holder, Settled& settled);
+  std::vector<BuriedRow> bury(const std::vector<Killer>& killers, const Holder& holder);
+
+  // Rows are written under savepoints: slower, but one refusal spoils no other.
+  void set_careful(bool careful) { careful_ = careful; }
+  void keep_attempts(AttemptsKept kept) { kept_ = kept; }
+
+ private:
+  // The outbox's row, or its stand-in beside it, is to become this.
+  struct Change {
+    const char* state = nullptr;
+    std::optional<ServerTime> due;
+    std::optional<std::string> error;
+    std::optional<std::string> dead_reason;
+    std::uint32_t charge = 0;
+  };
+  // What the outbox's row says, locked.
+  struct Look {
+    std::string state;
+    std::int64_t retry_count = 0;
+    std::uint32_t fingerprint = 0;
+    std::string event_id;
+    std::string event_type;
+  };
+  enum class Written { not_yet, in_place, beside, gone };
+  struct Item {
+    const Settlement* settlement = nullptr;
+    RowHandle handle;
+    std::string key;
+    bool late = false;
+    bool refused = false;
+    bool had_side = false;
+    SideRow side;
+    Change change;
+    Written written = Written::not_yet;
+  };
+  using Items = std::vector<Item*>;
+
+  void settle_distinct(const std::vector<const Settlement*>& settlements, const Holder& holder,
+                       Settled& settled);
+  std::vector<Item> end_leases(const std::vector<const Settlement*>& settlements,
+                               const Holder& holder, Settled& settled);
+  void read_sides(std::vector<Item>& items);
+  bool may_still_settle(const Item& item, const std::map<std::string, Look>& looks) const;
+  static void note_attempt(SideRow& side, const Settlement& settlement, const Holder& holder);
+  Change change_for(const Settlement& settlement, const Holder& holder) const;
+
+  void write(const Items& items, const Holder& holder, Settled& settled);
+  void write_in_place(const Items& items, const char* state, const Holder& holder,
+                      Settled& settled);
+  void try_update(const Items& items, const char* state, const Holder& holder, Settled& settled);
+  std::set<std::string> update(const Items& items, const char* state, const Holder& holder);
+  static void write_beside(Item& item, const std::map<std::string, Look>& looks,
+                           const Holder& holder);
+  static void isolate(const Item& item, const std::string& error, Settled& settled);
+  void keep(const Items& items, const Holder& holder, Settled& settled);
+  void log(const Items& items, const Holder& holder);
+  void audit_deaths(const Items& items, const Holder& holder);
+
+  bool holds(const char* state) const;
+  std::map<std::string, Look> look(const std::vector<std::string>& keys);
+
+  Connection& connection_;
+  const Sql& sql_;
+  std::string outbox_;
+  SideRows& side_rows_;
+  AttemptsKept kept_ = AttemptsKept::failures;
+  bool careful_ = false;
+  std::set<std::string> refusing_;  // rows that refused before: written one by one
+  Query end_leases_;
+  Query end_any_leases_;
+  std::optional<Query> mark_processed_;
+  std::optional<Query> mark_failed_;
+  std::optional<Query> mark_dead_;
+  Query look_;
+  Query audit_;
+  Query attempts_;
+};
+
+}  // namespace outbox::postgres

@@ -10,9 +10,6 @@
 
 namespace outbox::postgres {
 
-// The server's time, where no test says otherwise.
-inline constexpr const char* kServerNow = "clock_timestamp()";
-
 // The condition that a row's id is one of these, whatever type the ids have: SQL with the number of
 // a parameter, and what belongs there.
 struct Wanted {

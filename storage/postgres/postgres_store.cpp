@@ -45,10 +45,10 @@ std::chrono::microseconds rounded_up(Duration time) {
 }  // namespace
 
 PostgresStore::PostgresStore(const StoreSettings& settings, const Clock& clock, Bell& bell,
-                             std::string server_clock)
+                             std::string now)
     : settings_(settings),
       clock_(clock),
-      server_clock_(std::move(server_clock)),
+      now_(std::move(now)),
       random_(random_seed()),
       listener_(settings, bell) {
   location_of(settings);
@@ -83,6 +83,7 @@ Turn PostgresStore::attempt(const TurnRequest& request) {
     session_->connection.begin_work();
     session_->settler.set_careful(careful_turns_ > 0);
     work.turn = {};
+    work.examined = false;
     try {
       const Undo undo(session_->selector);
       Transaction transaction(session_->connection, Transaction::Kind::write);
@@ -115,7 +116,7 @@ void PostgresStore::open() {
     unusable_ = unusable;
   };
   try {
-    session_ = std::make_unique<Session>(settings_, server_clock_);
+    session_ = std::make_unique<Session>(settings_, now_);
   } catch (const Unusable& error) {
     wait(error, true);
     throw;
@@ -145,7 +146,7 @@ bool PostgresStore::run(Work& work) {
   const TurnRequest& request = *work.request;
   const bool examine = !examined_at_ || work.called - *examined_at_ >= kExamineInterval;
   work.scenery = session_->registration.look(identity_, examine);
-  if (examine) examined_at_ = work.called;
+  work.examined = examine;
   const Scenery& scenery = work.scenery;
   if (scenery.replica) {
     throw Unusable(fmt::format("{} is a read replica now: connect to the primary",
@@ -211,7 +212,7 @@ void PostgresStore::take_over(Work& work) {
   }
   if (work.turn.taken_over > 0) {
     session_->selector.start_over();
-    examined_at_.reset();  // there may be more
+    work.examined = false;  // there may be more
   }
 }
 
@@ -263,6 +264,7 @@ Turn PostgresStore::committed(Work& work) {
   turn.circuit_held = work.scenery.circuit_held;
   turn.why_held = work.scenery.why_held;
   turn.paused = work.scenery.paused;
+  if (work.examined) examined_at_ = work.called;
   if (turn.epoch > 0) {
     identity_.epoch = turn.epoch;
     if (careful_turns_ > 0) --careful_turns_;

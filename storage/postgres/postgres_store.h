@@ -20,10 +20,10 @@ namespace outbox::postgres {
 // times are the server's; the relay's clock only measures how long to wait before the next try.
 class PostgresStore final : public OutboxStore {
  public:
-  // Throws SettingsError. The clock and the bell outlive the store. `server_clock`: see
-  // kServerClock.
+  // Throws SettingsError. The clock and the bell outlive the store. `now`: see
+  // kServerNow.
   PostgresStore(const StoreSettings& settings, const Clock& clock, Bell& bell,
-                std::string server_clock = kServerClock);
+                std::string now = kServerNow);
   // Without retire(), this is how a relay dies: its leases end by their term.
   ~PostgresStore() override = default;
 
@@ -36,6 +36,7 @@ class PostgresStore final : public OutboxStore {
     const TurnRequest* request = nullptr;
     Time called{};
     bool repeated = false;  // an earlier try may have been applied
+    bool examined = false;  // no relay is left whose leases may be ended
     Scenery scenery;
     Holder holder;
     Turn turn;
@@ -60,7 +61,7 @@ class PostgresStore final : public OutboxStore {
 
   const StoreSettings settings_;
   const Clock& clock_;
-  const std::string server_clock_;
+  const std::string now_;
   Random random_;
   Listener listener_;
 

@@ -15,6 +15,9 @@ namespace outbox::postgres {
 // A time by the server's clock.
 using ServerTime = std::chrono::sys_time<std::chrono::microseconds>;
 
+// SQL for it, where no test says otherwise. Not now(), which stands still in a transaction.
+inline constexpr const char* kServerNow = "clock_timestamp()";
+
 struct Bytes {
   std::string bytes;
   bool operator==(const Bytes&) const = default;

@@ -18,7 +18,7 @@ std::string host_name() {
 }
 
 // A commit that the server would only promise is waited for all the same (promise P2).
-std::string look_sql(const Sql& sql, const std::string& clock) {
+std::string look_sql(const Sql& sql, const std::string& now) {
   return fmt::format(
       "SELECT {0}, pg_catalog.pg_is_in_recovery(), "
       "coalesce(pg_catalog.to_regclass($2)::oid::int8, 0), "
@@ -26,13 +26,12 @@ std::string look_sql(const Sql& sql, const std::string& clock) {
       "(SELECT bool_or(paused) FROM {1} WHERE outbox = $1), "
       "(SELECT max(reason) FROM {1} WHERE outbox = $1 AND isolated), "
       "(SELECT string_agg(incarnation::text, ',') FROM {2} AS i WHERE $4 AND outbox = $1 "
-      "AND incarnation <> $3 AND lease_until < {3} AND (lease_until < {3} - interval '1 day' "
-      "OR EXISTS (SELECT 1 FROM {4} AS l WHERE l.outbox = $1 AND l.incarnation = i.incarnation))), "
+      "AND incarnation <> $3 AND lease_until < {0} AND (lease_until < {0} - interval '1 day' "
+      "OR EXISTS (SELECT 1 FROM {3} AS l WHERE l.outbox = $1 AND l.incarnation = i.incarnation))), "
       "(SELECT count(*) FROM {2} WHERE outbox = $1 AND incarnation <> $3), "
       "CASE WHEN current_setting('synchronous_commit') = 'off' "
       "THEN set_config('synchronous_commit', 'on', true) END",
-      clock, sql.brokers(), sql.incarnations(),
-      fmt::format("(timestamptz 'epoch' + {} * interval '1 microsecond')", clock), sql.leases());
+      now, sql.brokers(), sql.incarnations(), sql.leases());
 }
 
 std::vector<std::int64_t> numbers_of(const std::string& list) {
@@ -68,10 +67,10 @@ std::int64_t new_incarnation() {
   return static_cast<std::int64_t>((high << 31 ^ device()) & 0x3fffffffffffffffULL) + 1;
 }
 
-Registration::Registration(Connection& connection, const Sql& sql, const std::string& clock)
+Registration::Registration(Connection& connection, const Sql& sql, const std::string& now)
     : outbox_(sql.outbox()),
       table_(sql.table().qualified()),
-      look_(connection, look_sql(sql, clock)),
+      look_(connection, look_sql(sql, now)),
       lock_(connection,
             fmt::format("SELECT m.turn, m.epoch, pg_catalog.nextval('{}') FROM (SELECT turn, epoch "
                         "FROM {} WHERE outbox = $1 AND incarnation = $2 FOR UPDATE) AS m",
@@ -118,7 +117,7 @@ Scenery Registration::look(const Identity& identity, bool at_others) {
   Rows rows = look_.rows(outbox_, table_, identity.incarnation, at_others);
   rows.next();
   Scenery scenery;
-  scenery.now = ServerTime(std::chrono::microseconds(rows.integer(0)));
+  scenery.now = rows.time(0);
   scenery.replica = rows.boolean(1);
   scenery.table = rows.integer(2);
   scenery.circuit_held = rows.boolean(3);

@@ -45,8 +45,8 @@ struct TakeOver {
 // Confined to the connection's thread; all but the constructor is called inside a transaction.
 class Registration {
  public:
-  // `clock`: SQL for the server's time in microseconds since 1970.
-  Registration(Connection& connection, const Sql& sql, const std::string& clock);
+  // `now`: SQL for the server's time.
+  Registration(Connection& connection, const Sql& sql, const std::string& now);
 
   // `at_others`: also at relays that hold leases which have run out, or are long gone.
   Scenery look(const Identity& identity, bool at_others);

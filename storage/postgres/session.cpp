@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "storage/postgres/adoption.h"
 #include "storage/postgres/schema.h"
 
 namespace outbox::postgres {
@@ -17,7 +18,7 @@ Table prepare(Connection& connection, const StoreSettings& settings) {
 
 }  // namespace
 
-Session::Session(const StoreSettings& settings, const std::string& clock)
+Session::Session(const StoreSettings& settings, const std::string& now)
     : connection(connection_settings(settings, "relay")),
       sql(prepare(connection, settings)),
       side_rows(connection, sql),
@@ -25,8 +26,9 @@ Session::Session(const StoreSettings& settings, const std::string& clock)
       selector(connection, sql),
       leases(connection, sql),
       reader(connection, sql, side_rows),
-      registration(connection, sql, clock) {
+      registration(connection, sql, now) {
   settler.keep_attempts(settings.attempts_kept);
+  require_adoption(connection, sql, now);
 }
 
 }  // namespace outbox::postgres

@@ -14,14 +14,10 @@
 
 namespace outbox::postgres {
 
-// SQL for the server's clock: microseconds since 1970. Not now(), which stands still in a
-// transaction.
-constexpr const char* kServerClock =
-    "(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::int8";
-
+// `now`: see kServerNow.
 // Confined to one thread. Opening throws what Connection throws.
 struct Session {
-  Session(const StoreSettings& settings, const std::string& clock);
+  Session(const StoreSettings& settings, const std::string& now);
 
   Connection connection;
   Sql sql;

@@ -122,15 +122,16 @@ std::string Sql::order_descending() const {
   return column(mapping().order) + " DESC, " + row_key() + " DESC";
 }
 
-std::string Sql::from_place(const std::string& number, const std::string& tie) const {
-  if (orders_by_number()) return fmt::format("{} >= {}", column(mapping().order), number);
-  if (!orders_by_time()) return fmt::format("{} >= {}", row_key(), as_key(tie));
+std::string Sql::compared(const char* sign, const std::string& number,
+                          const std::string& tie) const {
+  if (orders_by_number()) return fmt::format("{} {} {}", column(mapping().order), sign, number);
+  if (!orders_by_time()) return fmt::format("{} {} {}", row_key(), sign, as_key(tie));
   // The end of time is where rows without one stand.
   const std::string moment = fmt::format(
       "(CASE WHEN {0} = 9223372036854775807 THEN timestamptz 'infinity' "
       "ELSE timestamptz 'epoch' + {0} * interval '1 microsecond' END)",
       number);
-  return fmt::format("({}, {}) >= ({}, {})", column(mapping().order), row_key(),
+  return fmt::format("({}, {}) {} ({}, {})", column(mapping().order), row_key(), sign,
                      as_column_time(mapping().order, moment), as_key(tie));
 }
 

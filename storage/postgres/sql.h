@@ -46,7 +46,13 @@ class Sql {
   std::string tie() const;
   std::string order() const;
   std::string order_descending() const;
-  std::string from_place(const std::string& number, const std::string& tie) const;
+  std::string from_place(const std::string& number, const std::string& tie) const {
+    return compared(">=", number, tie);
+  }
+  // Behind it only.
+  std::string behind(const std::string& number, const std::string& tie) const {
+    return compared(">", number, tie);
+  }
 
   // Of the event's id, as a row's handle has it.
   std::string fingerprint() const;
@@ -86,6 +92,7 @@ class Sql {
 
  private:
   std::string is(const std::string& alias, const std::string& state) const;
+  std::string compared(const char* sign, const std::string& number, const std::string& tie) const;
   bool orders_by_number() const;
   bool orders_by_time() const;
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "storage/postgres/postgres_desk.h"
 #include "storage/postgres/schema.h"
 #include "tests/servers/postgresql.h"
 
@@ -49,11 +50,17 @@ StoreSettings PostgresFixture::settings() const {
 }
 
 std::string PostgresFixture::server_clock() const {
-  return fmt::format("(SELECT last_value FROM {}.clock)", schema_);
+  return fmt::format(
+      "(SELECT timestamptz 'epoch' + last_value * interval '1 microsecond' FROM {}.clock)",
+      schema_);
 }
 
 std::unique_ptr<OutboxStore> PostgresFixture::open_store() {
   return std::make_unique<postgres::PostgresStore>(settings(), clock_, bell_, server_clock());
+}
+
+std::unique_ptr<OutboxDesk> PostgresFixture::open_desk() {
+  return std::make_unique<postgres::PostgresDesk>(settings(), server_clock());
 }
 
 postgres::Connection& PostgresFixture::application() {

@@ -71,7 +71,7 @@ struct StoreBackend {
   std::function<std::string(const StoreSettings&)> apply_ddl;
   // The statements that give a role what a relay and its commands need, and nothing else; for the
   // user in the URL if none is named. Absent: the database has no roles.
-  std::function<std::string(const StoreSettings&, const std::string& role)> grants;
+  std::function<Answer<std::string>(const StoreSettings&, const std::string& role)> grants;
   // Everything about the database that may keep a relay from working well. Changes nothing and
   // never throws. To be called in a process that has no other connection to this database open.
   std::function<std::vector<Finding>(const StoreSettings&)> inspect;

@@ -53,7 +53,9 @@ int print_grants(const StoreSettings& settings, const StoreBackend& store,
         scheme_of(settings.url)));
     return kFailed;
   }
-  print(store.grants(settings, role));
+  const Answer<std::string> statements = store.grants(settings, role);
+  if (!statements.ok()) return tell_failure(statements);
+  print(statements.value);
   return kDone;
 }
 

@@ -9,6 +9,7 @@
 #include "storage/mapping/attempt_text.h"
 #include "storage/mapping/states.h"
 #include "storage/mapping/time_forms.h"
+#include "storage/postgres/desk.h"
 
 namespace outbox::postgres {
 namespace {
@@ -31,7 +32,7 @@ class OpenRows {
     std::vector<OpenRow> result;
     if (done_) return result;
     const Columns& c = sql_.mapping().columns;
-    const std::string behind = begun_ ? " AND " + sql_.behind("$3", "$4") : "";
+    const std::string behind = begun_ ? " AND " + Desk::behind(sql_, "$3", "$4", "$5") : "";
     connection_.begin_work();
     Transaction look(connection_, Transaction::Kind::read);
     Rows rows =
@@ -41,7 +42,7 @@ class OpenRows {
                         sql_.place(), sql_.tie(), sql_.key_text(), sql_.time(c.occurred_on),
                         sql_.text(c.occurred_on), sql_.from(), sql_.side_row(), sql_.is_open(),
                         behind, state::kSkipped, sql_.order()),
-            sql_.outbox(), kChunk, place_, tie_);
+            sql_.outbox(), kChunk, last_.place, last_.tie, last_.key);
     while (rows.next()) {
       OpenRow row{.key = rows.text(2), .time = {}, .skipped = rows.boolean(5)};
       if (const auto time = rows.maybe_time(3)) {
@@ -49,8 +50,7 @@ class OpenRows {
       } else if (!rows.null(4)) {
         row.time = read_time(rows.text(4), sql_.mapping().times);
       }
-      place_ = rows.integer(0);
-      tie_ = rows.text(1);
+      last_ = {rows.integer(0), rows.text(1), row.key};
       result.push_back(std::move(row));
     }
     look.commit();
@@ -62,8 +62,7 @@ class OpenRows {
  private:
   Connection& connection_;
   const Sql& sql_;
-  std::int64_t place_ = 0;
-  std::string tie_;
+  Position last_;
   bool begun_ = false;
   bool done_ = false;
 };

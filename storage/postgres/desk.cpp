@@ -10,6 +10,7 @@
 #include "storage/mapping/identifiers.h"
 #include "storage/mapping/states.h"
 #include "storage/mapping/time_forms.h"
+#include "storage/postgres/grants.h"
 #include "storage/postgres/schema.h"
 
 namespace outbox::postgres {
@@ -91,6 +92,15 @@ Wanted Desk::wanted(const std::vector<std::string>& ids, const std::string& para
     result.condition = fmt::format("{}::text = ANY({}::text[])", sql.column(id), parameter);
   }
   return result;
+}
+
+std::string Desk::behind(const Sql& sql, const std::string& place, const std::string& tie,
+                         const std::string& key) {
+  return fmt::format("{} AND {} <> {}", sql.behind(place, tie), sql.key_text(), key);
+}
+
+std::string Desk::locked() const {
+  return written_columns(sql.mapping()).empty() ? "" : " FOR UPDATE OF o";
 }
 
 std::string Desk::equals(const std::string& column, const std::string& parameter) const {

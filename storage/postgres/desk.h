@@ -17,6 +17,13 @@ struct Wanted {
   std::vector<std::string> ids;
 };
 
+// A row, behind which the next ones of a list stand.
+struct Position {
+  std::int64_t place = 0;
+  std::string tie;
+  std::string key;
+};
+
 // Confined to one thread. Opening throws Lost or Unusable, and so may all that is done with it,
 // beside ServerError, SchemaChanged and Busy.
 struct Desk {
@@ -34,6 +41,12 @@ struct Desk {
 
   // `parameter` is $2 or another that the condition may use.
   Wanted wanted(const std::vector<std::string>& ids, const std::string& parameter) const;
+  // SQL for rows behind a Position, whose members are these parameters.
+  static std::string behind(const Sql& sql, const std::string& place, const std::string& tie,
+                            const std::string& key);
+  // What a SELECT of rows that are to be changed ends with: a row lock, which no table without
+  // columns to be written gives us the right to.
+  std::string locked() const;
   // A column's equality with a text parameter; by its index where the type allows it.
   std::string equals(const std::string& column, const std::string& parameter) const;
 

@@ -17,12 +17,6 @@ constexpr std::size_t kFoundAtOnce = 5000;
 constexpr std::size_t kChunk = 100;
 constexpr auto kWorkMax = std::chrono::milliseconds{50};
 
-// Behind which row of the table the next ones stand.
-struct Position {
-  std::int64_t place = 0;
-  std::string tie;
-};
-
 struct FoundDead {
   Position position;
   std::string key;
@@ -38,7 +32,7 @@ std::string died_on_sql(const Sql& sql) {
       sql.audit(), sql.key_text());
 }
 
-// Dead letters by $2 event type and $3 reason, at most $4; of the ids in $5; behind $6 and $7.
+// Dead letters by $2 event type and $3 reason, at most $4; of the ids in $5; behind $6, $7, $8.
 std::string find_sql(const Desk& desk, const std::string& chosen, bool onwards) {
   const Sql& sql = desk.sql;
   const Columns& c = sql.mapping().columns;
@@ -55,7 +49,7 @@ std::string find_sql(const Desk& desk, const std::string& chosen, bool onwards) 
   std::string filter = fmt::format("($2 = '' OR {}) AND ($3 = '' OR {} = $3)",
                                    desk.equals(c.event_type, "$2"), reason);
   if (!chosen.empty()) filter += " AND " + chosen;
-  if (onwards) filter += " AND " + sql.behind("$6", "$7");
+  if (onwards) filter += " AND " + Desk::behind(sql, "$6", "$7", "$8");
   return fmt::format(
       "SELECT place, tie, key, id, type, okey, reason, attempts, error, occurred, fingerprint, "
       "died FROM ({}) AS d ORDER BY p1, p2 LIMIT $4",
@@ -73,10 +67,11 @@ std::vector<FoundDead> find_dead(Desk& desk, const DeadLetterFilter& filter,
   Transaction look(desk.connection, Transaction::Kind::read);
   Rows rows =
       ask(desk.connection, find_sql(desk, choose ? wanted.condition : "", after.has_value()),
-          desk.outbox, filter.event_type, filter.reason, limit, wanted.ids, from.place, from.tie);
+          desk.outbox, filter.event_type, filter.reason, limit, wanted.ids, from.place, from.tie,
+          from.key);
   while (rows.next()) {
     FoundDead found;
-    found.position = {rows.integer(0), rows.text(1)};
+    found.position = {rows.integer(0), rows.text(1), rows.text(2)};
     found.key = rows.text(2);
     found.letter.id = desk.shown_id(c.id, rows.text(3));
     found.letter.event_type = rows.text(4);
@@ -138,9 +133,10 @@ class Hand {
         look_(desk.connection,
               fmt::format("SELECT {}, {}, coalesce(r.generation, 0), "
                           "coalesce(r.outcome_unknown, false), coalesce(r.takeovers, 0) "
-                          "FROM {} {} WHERE {} = {} FOR UPDATE OF o",
+                          "FROM {} {} WHERE {} = {}{}",
                           desk.sql.whole_state(), desk.sql.state_name(), desk.sql.from(),
-                          desk.sql.side_row(), desk.sql.row_key(), desk.sql.as_key("$2"))),
+                          desk.sql.side_row(), desk.sql.row_key(), desk.sql.as_key("$2"),
+                          desk.locked())),
         // Under the row's lock, but also only from the state that it was seen in.
         remove_(
             desk.connection,

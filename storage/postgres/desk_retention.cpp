@@ -47,12 +47,12 @@ std::string unkeyed_sql(const Sql& sql) {
   return key.empty() ? "true" : sql.column(key) + " IS NULL";
 }
 
-// The next $3 rows behind $4 and $5.
+// The next $3 rows behind $4, $5 and $6.
 std::string walk_sql(const Sql& sql, const std::string& now, bool onwards) {
   return fmt::format("SELECT {}, {}, {}, {}, {} <= {} FROM {} {} WHERE {} ORDER BY {} LIMIT $3",
                      sql.place(), sql.tie(), sql.key_text(), sql.whole_state(),
                      processed_on_sql(sql), before_sql(now), sql.from(), sql.side_row(),
-                     onwards ? sql.behind("$4", "$5") : "true", sql.order());
+                     onwards ? Desk::behind(sql, "$4", "$5", "$6") : "true", sql.order());
 }
 
 // The DELETE itself carries the state: whatever was thought of the rows, nothing else goes. What is
@@ -67,16 +67,17 @@ std::string remove_rows_sql(const Desk& desk, const char* state, const std::stri
                  "SELECT $1, k, e, {}, 'expire', 'retention.deadLettered' FROM gone)",
                  sql.audit(), desk.now)
            : "";
+  const std::string lock = desk.locked().empty() ? "" : desk.locked() + " SKIP LOCKED";
   // Locked first: what another changes meanwhile is looked at again.
   return fmt::format(
       "WITH over AS MATERIALIZED (SELECT {0} AS key FROM {1} {2} WHERE {0} = ANY({3}) "
-      "AND {4} = '{5}' AND {6} <= {7} AND {8} FOR UPDATE OF o SKIP LOCKED), "
+      "AND {4} = '{5}' AND {6} <= {7} AND {8}{13}), "
       "gone AS (DELETE FROM {1} USING over WHERE {0} = over.key RETURNING {9} AS k, {10} AS e), "
       "beside AS (DELETE FROM {11} AS s USING gone WHERE s.outbox = $1 AND s.row_key = gone.k){12} "
       "SELECT count(*) FROM gone",
       sql.row_key(), sql.from(), sql.side_row(), sql.as_keys("$3"), sql.whole_state(), state, since,
       before_sql(desk.now), also, sql.key_text(), desk.readable(sql.mapping().columns.id),
-      sql.rows(), audit);
+      sql.rows(), audit, lock);
 }
 
 std::string is_orphan_sql(const Sql& sql) {
@@ -184,7 +185,7 @@ void Cleaner::look(const CleanRequest& request) {
 void Cleaner::look_at_rows(Duration term) {
   const Position from = position_.value_or(Position{});
   Rows rows = ask(desk_->connection, walk_sql(desk_->sql, now_, position_.has_value()),
-                  desk_->outbox, microseconds(term), kLookedAtOnce, from.place, from.tie);
+                  desk_->outbox, microseconds(term), kLookedAtOnce, from.place, from.tie, from.key);
   bool too_young = false;
   while (rows.next()) {
     const std::string state = rows.text(3);
@@ -196,7 +197,7 @@ void Cleaner::look_at_rows(Duration term) {
       // A row that may be over its time later: the next pass begins before it.
       kept_ = kept_ || processed || state == state::kPending || state == state::kFailed;
     }
-    position_ = Position{rows.integer(0), rows.text(1)};
+    position_ = Position{rows.integer(0), rows.text(1), rows.text(2)};
     if (!kept_) before_kept_ = position_;
   }
   const bool only_young = over_.empty() && too_young && !thorough_;
@@ -218,14 +219,14 @@ void Cleaner::look_at_dead(const CleanRequest& request) {
 }
 
 void Cleaner::look_at_notes() {
-  const std::string from = position_ ? position_->tie : "";
+  const std::string from = position_ ? position_->key : "";
   Rows rows = ask(desk_->connection,
                   fmt::format("SELECT r.row_key, {} FROM {} AS r WHERE r.outbox = $1 "
                               "AND r.row_key > $2 ORDER BY r.row_key LIMIT $3",
                               is_orphan_sql(desk_->sql), desk_->sql.rows()),
                   desk_->outbox, from, kLookedAtOnce);
   while (rows.next()) {
-    position_ = Position{0, rows.text(0)};
+    position_ = Position{0, {}, rows.text(0)};
     if (rows.boolean(1)) over_.push_back(rows.text(0));
   }
   at_end_ = rows.size() < kLookedAtOnce;
@@ -297,8 +298,8 @@ std::uint64_t Cleaner::remove_log(const std::string& table, const CleanRequest& 
   desk_->connection.command("SET LOCAL enable_seqscan = on");
   const Rows rows = ask(desk_->connection,
                         fmt::format("DELETE FROM {0} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {0} "
-                                    "WHERE outbox = $1 AND at <= {1} LIMIT $3 "
-                                    "FOR UPDATE SKIP LOCKED)) AND outbox = $1",
+                                    "WHERE outbox = $1 AND at <= {1} LIMIT $3)) "
+                                    "AND outbox = $1",
                                     table, before_sql(now_)),
                         desk_->outbox, microseconds(*term(request)), most);
   const auto removed = static_cast<std::uint64_t>(rows.changed());

@@ -27,12 +27,6 @@ class Cleaner {
  private:
   using PaceClock = std::chrono::steady_clock;
   enum class Stage { processed, dead_lettered, attempts, audit, orphans, done };
-  // Behind which row of the table the next ones stand.
-  struct Position {
-    std::int64_t place = 0;
-    std::string tie;
-  };
-  struct Seen;
 
   void begin_pass();
   void begin_stage(Stage stage);

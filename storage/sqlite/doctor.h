@@ -18,8 +18,6 @@ std::vector<Finding> inspect(const StoreSettings& settings);
 // The single judgements, for what a test can't arrange on a real machine. Nothing: all is well.
 std::optional<Finding> judge_file_system(const FileSystem& file_system, const std::string& path);
 std::optional<Finding> judge_free_space(std::uint64_t free_bytes, const std::string& path);
-// `newest`: when the last event occurred, by the application's clock.
-std::optional<Finding> judge_clock(WallTime newest, WallTime now);
 
 // Whether the trigger of that statement fires when one of these columns is updated.
 bool fires_on_update(const std::string& trigger_sql, const std::vector<std::string>& columns);

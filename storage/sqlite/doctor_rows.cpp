@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "storage/mapping/findings.h"
 #include "storage/sqlite/adoption.h"
 #include "storage/sqlite/doctor.h"
 #include "storage/sqlite/doctor_checks.h"
@@ -23,7 +24,6 @@ constexpr std::size_t kRowsRead = 20;
 constexpr std::int64_t kLargeTable = 10'000;
 constexpr std::size_t kNamed = 5;  // values that one finding names
 constexpr auto kLookLimit = std::chrono::seconds{2};
-constexpr auto kClockSlack = std::chrono::minutes{5};
 
 // Ends a statement that takes too long: a snapshot held for minutes would do harm.
 class TimeLimit {
@@ -45,10 +45,6 @@ class TimeLimit {
   sqlite3* handle_;
   std::chrono::steady_clock::time_point end_;
 };
-
-std::string counted(std::uint64_t number, const char* noun) {
-  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
-}
 
 bool is_interrupt(const SQLite::Exception& error) {
   return (error.getErrorCode() & 0xff) == SQLITE_INTERRUPT;
@@ -268,113 +264,7 @@ void check_lock_files(Connection& connection, Findings& findings) {
                       .fix = command});
 }
 
-void check_dead_relays(const std::vector<RelaySeen>& relays, Findings& findings) {
-  std::uint64_t leases = 0;
-  std::string who;
-  for (const RelaySeen& relay : relays) {
-    if (relay.life == RelaySeen::Life::alive || relay.leases == 0) continue;
-    if (relay.life == RelaySeen::Life::unknown) continue;
-    leases += relay.leases;
-    who += fmt::format("{}{} (process {})", who.empty() ? "" : ", ", relay.host, relay.process);
-  }
-  if (leases == 0) return;
-  const bool others = std::ranges::any_of(
-      relays, [](const RelaySeen& one) { return one.life == RelaySeen::Life::alive; });
-  findings.push_back(
-      {.severity = Severity::warning,
-       .code = "dead_relay",
-       .what = fmt::format("{} {} leased to relays that have died: {}.", counted(leases, "row"),
-                           leases == 1 ? "is" : "are", who),
-       .why = "They wait until another relay takes them over, and some may be delivered twice.",
-       .fix_kind = others ? FixKind::advice : FixKind::command,
-       .fix =
-           others ? "A relay is running: it takes them over within seconds." : "outbox-relay run"});
-}
-
-void check_orders(Connection& connection, const std::string& outbox, Findings& findings) {
-  StoreOverview orders;
-  read_orders(connection, outbox, orders);
-  const std::string reason = orders.reason.empty() ? "no reason given" : orders.reason;
-  if (orders.isolated) {
-    findings.push_back(
-        {.severity = Severity::warning,
-         .code = "circuit_isolated",
-         .what = fmt::format("An operator has isolated the circuit: {}.", reason),
-         .why = "No relay of this outbox publishes anything until it is closed again.",
-         .fix_kind = FixKind::command,
-         .fix = "outbox-relay broker close"});
-  }
-  if (orders.paused) {
-    findings.push_back({.severity = Severity::warning,
-                        .code = "outbox_paused",
-                        .what = fmt::format("An operator has paused the outbox: {}.", reason),
-                        .why = "No relay leases anything until it is resumed.",
-                        .fix_kind = FixKind::command,
-                        .fix = "outbox-relay resume"});
-  }
-}
-
-std::string about(std::chrono::milliseconds time) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time).count();
-  if (seconds < 120) return fmt::format("{} s", seconds);
-  if (seconds < 7200) return fmt::format("{} min", seconds / 60);
-  if (seconds < 172'800) return fmt::format("{} h", seconds / 3600);
-  return fmt::format("{} d", seconds / 86'400);
-}
-
-// No choice is made for anybody: a wrong one floods the receiver or leaves events out.
-Finding not_adopted(const Mapping& mapping, std::uint64_t old, bool ageless) {
-  return {
-      .severity = Severity::error,
-      .code = "not_adopted",
-      .what = fmt::format("{} of {} to be sent {} {}, and no relay has begun on this table yet.",
-                          counted(old, "row"), mapping.table, old == 1 ? "is" : "are",
-                          ageless ? "older than an hour or of unknown age" : "older than an hour"),
-      .why =
-          "They may be there by mistake: the relay sends nothing until somebody says what "
-          "is to become of them.",
-      .fix = ageless ? "Say it with `outbox-relay adopt`: --all sends them all; --since TIME "
-                       "and --skip-older may leave out rows whose time is not known. "
-                       "--dry-run counts first."
-                     : "Say it with `outbox-relay adopt`: --skip-older leaves them out, --since "
-                       "TIME sends those since then, --all sends them all. --dry-run counts "
-                       "first."};
-}
-
-Finding adopted_as_another(const Mapping& mapping, const std::string& difference) {
-  return {
-      .severity = Severity::error,
-      .code = "adopted_otherwise",
-      .what = fmt::format("The columns or states of {} are other ones than the relay began "
-                          "with.",
-                          mapping.table),
-      .why = "Rows might be taken for others: the relay refuses to go on.",
-      .fix = fmt::format("{} what is to become of the rows as they are now with `outbox-relay "
-                         "adopt`.",
-                         difference.empty()
-                             ? "Say"
-                             : fmt::format("To go on as before, set {}; else say", difference))};
-}
-
 }  // namespace
-
-std::optional<Finding> judge_clock(WallTime newest, WallTime now) {
-  if (newest <= now + kClockSlack) return std::nullopt;
-  const auto ahead = newest - now;
-  // Local time written as if it were UTC is off by whole quarters of an hour.
-  const auto odd = ahead % std::chrono::minutes{15};
-  const bool zone = ahead < std::chrono::hours{15} &&
-                    (odd < std::chrono::minutes{1} || odd > std::chrono::minutes{14});
-  return Finding{.severity = Severity::warning,
-                 .code = "clock",
-                 .what = fmt::format("The newest event occurred {} ahead of this machine's clock.",
-                                     about(ahead)),
-                 .why =
-                     "Ages and due times are reckoned from these clocks: alerts on age are "
-                     "silent, and retries may come early or late.",
-                 .fix = zone ? "The application seems to write its local time: let it write UTC."
-                             : "Set the clocks of the application's and this machine (NTP)."};
-}
 
 void check_rows(Connection& connection, const Mapping& mapping, const Clocks& clocks,
                 Findings& findings) {
@@ -395,7 +285,7 @@ void check_adoption(Connection& connection, const Mapping& mapping, const Clocks
   const Adopted before = adopted(connection, mapping);
   if (before.answer == Adopted::Answer::yes) return;
   if (before.answer == Adopted::Answer::as_another) {
-    findings.push_back(adopted_as_another(mapping, before.difference));
+    findings.push_back(adopted_as_another(mapping.table, before.difference));
     return;
   }
   AdoptionOrder order;
@@ -406,7 +296,7 @@ void check_adoption(Connection& connection, const Mapping& mapping, const Clocks
     const Sql sql(connection, mapping);
     const AdoptionCount count = adopt(connection, sql, order, clocks);
     if (count.skipped > 0) {
-      findings.push_back(not_adopted(mapping, count.skipped, count.unknown > 0));
+      findings.push_back(not_adopted(mapping.table, count.skipped, count.unknown > 0));
     }
   });
 }
@@ -441,9 +331,11 @@ void check_plan(Connection& connection, const Mapping& mapping, Findings& findin
 void check_relays(Connection& connection, const std::string& outbox, const Clocks& clocks,
                   Findings& findings) {
   const std::vector<RelaySeen> relays = relays_seen(connection, outbox, clocks);
-  check_dead_relays(relays, findings);
+  if (auto finding = judge_relays(relays)) findings.push_back(std::move(*finding));
   check_lock_files(connection, findings);
-  check_orders(connection, outbox, findings);
+  StoreOverview orders;
+  read_orders(connection, outbox, orders);
+  std::ranges::copy(judge_orders(orders), std::back_inserter(findings));
 }
 
 }  // namespace outbox::sqlite

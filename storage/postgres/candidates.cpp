@@ -131,10 +131,14 @@ class Timer {
 
 }  // namespace
 
+std::string fresh_rows_sql(const Sql& sql) {
+  return outbox_sql(sql, sql.is_pending(), sql.order());
+}
+
 Candidates::Candidates(Connection& connection, const Sql& sql)
     : sql_(sql),
       outbox_(sql.outbox()),
-      pending_first_(connection, outbox_sql(sql, sql.is_pending(), sql.order())),
+      pending_first_(connection, fresh_rows_sql(sql)),
       pending_from_(
           connection,
           outbox_sql(sql, fmt::format("{} AND {}", sql.is_pending(), sql.from_place("$4", "$5")),

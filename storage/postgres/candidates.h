@@ -15,6 +15,9 @@
 
 namespace outbox::postgres {
 
+// The statement by which never-failed rows are found: $1 the outbox, $2 the time, $3 a limit.
+std::string fresh_rows_sql(const Sql& sql);
+
 // One row, as far as small columns tell.
 struct Candidate {
   std::string key;

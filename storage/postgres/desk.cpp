@@ -96,7 +96,7 @@ Wanted Desk::wanted(const std::vector<std::string>& ids, const std::string& para
 
 std::string Desk::behind(const Sql& sql, const std::string& place, const std::string& tie,
                          const std::string& key) {
-  return fmt::format("{} AND {} <> {}", sql.behind(place, tie), sql.key_text(), key);
+  return fmt::format("{} AND {} <> {}", sql.from_place(place, tie), sql.key_text(), key);
 }
 
 std::string Desk::locked() const {

@@ -16,7 +16,7 @@ std::vector<Finding> inspect(const StoreSettings& settings);
 // without quotes, parentheses, casts and spaces. Exposed for its test.
 std::string bare(const std::string& sql);
 
-// Whether a plan, as EXPLAIN (FORMAT JSON) prints it, reads the outbox from one end to the other.
-bool reads_all(const std::string& plan, const std::string& alias);
+// Whether a plan, as EXPLAIN (FORMAT JSON) prints it, reads that table from one end to the other.
+bool reads_all(const std::string& plan, const std::string& table);
 
 }  // namespace outbox::postgres

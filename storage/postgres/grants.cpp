@@ -115,11 +115,14 @@ std::vector<Need> needs_of(const Table& table) {
   std::vector<Need> needs;
   needs.push_back({.kind = Need::Kind::schema, .object = table.schema, .privilege = "USAGE"});
   add(needs, outbox, "", {"SELECT"});
+  // To lock a row takes the right to write some column of it.
   const auto written = written_columns(table.mapping);
-  if (!written.empty()) {
-    needs.push_back(
-        {.kind = Need::Kind::columns, .object = outbox, .privilege = "UPDATE", .columns = written});
-  }
+  const bool writes = !written.empty();
+  needs.push_back({.kind = Need::Kind::columns,
+                   .object = outbox,
+                   .privilege = "UPDATE",
+                   .columns = writes ? written : std::vector{table.mapping.row_key()},
+                   .purpose = writes ? "" : "to lock rows: nothing is written there"});
   add(needs, outbox, kClean, {"DELETE"});
   needs.back().optional = foreign;
   add(needs, table.beside("outbox_relay_meta"), "", {"SELECT"});
@@ -128,7 +131,7 @@ std::vector<Need> needs_of(const Table& table) {
   }
   add(needs, table.beside("outbox_relay_incarnations"), "",
       {"SELECT", "INSERT", "UPDATE", "DELETE"});
-  add(needs, table.beside("outbox_relay_leases"), "", {"SELECT", "INSERT", "UPDATE", "DELETE"});
+  add(needs, table.beside("outbox_relay_leases"), "", {"SELECT", "INSERT", "DELETE"});
   add(needs, table.beside("outbox_relay_rows"), "", {"SELECT", "INSERT", "UPDATE", "DELETE"});
   add(needs, table.beside("outbox_relay_brokers"), "", {"SELECT", "INSERT", "UPDATE"});
   add(needs, table.beside("outbox_relay_attempts"), "", {"SELECT", "INSERT", "DELETE"});

@@ -6,7 +6,7 @@ How a fenced block says what it is:
   sh serve             is started, and stopped at the end of the page
   sh make              names targets of the Makefile
   text output          lines that what was started or run before prints (... stands for anything)
-  sql test FILE        is run by the sqlite3 shell on that database
+  sql test FILE        is run by the sqlite3 shell on that database, by psql where it is a URL
   yaml FILE            is written to that file, and must be valid
   python FILE          is written to that file
 A page that needs something to look at names it in a comment: <!-- scene: dead letter -->
@@ -17,12 +17,17 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 from harness.relay import binary, free_port
 from harness.waiting import until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "servers"))
+
+import postgresql  # noqa: E402
+
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 ALL_PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 FENCE = re.compile(r"^```(.*)$")
@@ -30,6 +35,7 @@ EXAMPLES = {"sh", "sql", "yaml", "python", "json", "bash"}
 # Places that every page may name, and where they are in a test. Ports are free ones.
 DATABASE = "/data/app.db"
 PORTS = ["9711", "8080"]
+SERVER = "@db/"  # of PostgreSQL
 
 
 class Block:
@@ -65,6 +71,7 @@ class Reader:
         self.folder = folder
         self.served = []
         self.output = ""
+        self.postgresql = None
         (folder / "bin").mkdir()
         (folder / "bin" / "outbox-relay").symlink_to(binary())
         kept = {name: value for name, value in os.environ.items()
@@ -75,6 +82,8 @@ class Reader:
 
     def placed(self, text):
         text = text.replace(DATABASE, str(self.folder / "app.db"))
+        if self.postgresql:
+            text = text.replace(SERVER, f"@127.0.0.1:{self.postgresql.port}/")
         return re.sub(r":(\d{4})\b|\b(\d{4})\)", self.place_port, text)
 
     def place_port(self, match):
@@ -142,7 +151,10 @@ class Reader:
               lambda: f"{block} in\n{self.printed()}", poll=0.05)
 
     def do_sql(self, block):
-        done = self.run(["sqlite3", "-bail", "-cmd", ".timeout 5000", block.words[1]], block.text)
+        shell = ["sqlite3", "-bail", "-cmd", ".timeout 5000"]
+        if block.words[1].startswith("postgres:"):
+            shell = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1"]
+        done = self.run([*shell, self.placed(block.words[1])], block.text)
         assert done.returncode == 0 and not done.stderr, f"{block}: {done}"
         self.output += done.stdout
 
@@ -166,6 +178,8 @@ class Reader:
                 code = f"killed, {process.wait()}"
             endings.append((process.args[-1], early, code, log.read_text(errors="replace")))
         self.served.clear()
+        if self.postgresql:
+            self.postgresql.stop()
         for command, early, code, log in endings:
             assert early is None, f"{command} ended by itself with {early}:\n{log}"
             if "outbox-relay" in command:
@@ -183,6 +197,12 @@ def set_scene(reader, page):
     """What a page takes for granted."""
     scene = re.search(r"<!-- scene: (.*?) -->", page.read_text(encoding="utf-8"))
     if not scene:
+        return
+    if scene.group(1) == "postgresql":
+        reader.postgresql = postgresql.PostgreSql()
+        reader.postgresql.start()
+        reader.postgresql.psql("CREATE ROLE shop LOGIN; CREATE ROLE relay LOGIN;"
+                               "CREATE DATABASE shop OWNER shop")
         return
     assert scene.group(1) == "dead letter", f"{page}: unknown scene {scene.group(1)}"
     done = reader.shell(DEAD_LETTER_SCENE)

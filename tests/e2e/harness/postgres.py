@@ -1,0 +1,62 @@
+"""An outbox in a PostgreSQL database, as its application and its owner see it."""
+
+import itertools
+import json
+import os
+import sys
+
+from .relay import run_command
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "servers"))
+
+import postgresql  # noqa: E402
+
+MISSING = [path for path in (postgresql.SERVER, "/usr/bin/psql") if not os.path.exists(path)]
+_numbers = itertools.count(1)
+
+
+class PostgresOutbox:
+    """A database of its own on the server, with the relay's tables unless told otherwise."""
+
+    def __init__(self, server, create=True):
+        self.server = server
+        self.database = f"shop{next(_numbers)}"
+        self.url = server.create(self.database)
+        if create:
+            done = run_command("init", "--apply", "--store", self.url)
+            assert done.returncode == 0, done
+
+    def url_of(self, role):
+        return self.server.url(self.database, role)
+
+    def sql(self, text):
+        return self.server.psql(text, self.database)
+
+    def insert(self, name, event_type="order.placed", payload="{}", key=None):
+        quoted = "NULL" if key is None else f"'{key}'"
+        self.sql("INSERT INTO outbox_messages (id, event_type, payload, ordering_key) VALUES "
+                 f"('{name}', '{event_type}', convert_to('{payload}', 'UTF8'), {quoted})")
+
+    def states(self):
+        rows = self.sql("SELECT status, count(*) FROM outbox_messages GROUP BY 1")
+        return {name: int(count) for name, count in (row.split("|") for row in rows.splitlines())}
+
+    def all_processed(self):
+        return set(self.states()) <= {"Processed"}
+
+    def command(self, *words, role="postgres", **options):
+        return run_command(*words, "--store", self.url_of(role), **options)
+
+    def lines(self, *words, **options):
+        done = self.command(*words, "-o", "jsonl", **options)
+        assert done.returncode == 0, done
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def doctor(self, *words, role="postgres"):
+        """(exit code, findings by code)."""
+        done = self.command("doctor", "-o", "json", *words, role=role)
+        findings = json.loads(done.stdout)
+        for finding in findings:
+            assert finding["what"] and finding["why"], finding
+            assert finding["fix"] or finding["severity"] == "information", finding
+        return done.returncode, {finding["code"]: finding for finding in findings}

@@ -1,0 +1,298 @@
+"""Operators' commands on an outbox in PostgreSQL: the desk, doctor, grants, foreign tables."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from harness import postgres
+from harness.relay import run_command
+from harness.waiting import until
+
+pytestmark = pytest.mark.skipif(bool(postgres.MISSING),
+                                reason=f"not installed: {', '.join(postgres.MISSING)}")
+# What every server of these tests is told: it runs in memory, where nothing outlives a power cut.
+ALWAYS = {"fsync", "autovacuum", "backlog", "dead_letters"}
+
+
+@pytest.fixture(scope="module")
+def server():
+    started = postgres.postgresql.PostgreSql()
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def outbox(server):
+    return postgres.PostgresOutbox(server)
+
+
+@pytest.fixture(name="scene")
+def make_scene(world, outbox):
+    """Two dead letters, one delivered row, and the relay that made them so."""
+    receiver = world.receiver()
+    receiver.rules({"types": ["asset.poison"], "status": 422})
+    outbox.insert("bad-1", "asset.poison", key="k")
+    outbox.insert("bad-2", "asset.poison")
+    outbox.insert("good", payload='{"price": 7}')
+    relay = world.relay(outbox, receiver)
+    until(lambda: outbox.states() == {"DeadLettered": 2, "Processed": 1}, 20,
+          lambda: f"the scene is set: {outbox.states()}")
+    return outbox, receiver, relay
+
+
+def serious(findings):
+    return {code for code, finding in findings.items()
+            if finding["severity"] != "information"} - ALWAYS
+
+
+def test_messages_are_found_and_shown(scene):
+    outbox, _, _ = scene
+    assert [row["id"] for row in outbox.lines("messages", "find")] == ["good", "bad-2", "bad-1"]
+    found = outbox.lines("messages", "find", "--state", "dead-lettered", "--key", "k",
+                         "--since", "1h")
+    assert [row["id"] for row in found] == ["bad-1"] and found[0]["attempts"] == 1
+    done = outbox.command("messages", "show", "good", "--payload")
+    assert done.returncode == 0 and "price" in done.stdout, done
+    assert outbox.command("messages", "show", "absent").returncode == 4
+
+
+def test_dead_letters_are_listed_exported_redriven_and_discarded(scene):
+    outbox, receiver, _ = scene
+    letters = outbox.lines("dead-letters", "list")
+    assert {letter["id"] for letter in letters} == {"bad-1", "bad-2"}
+    assert {letter["reason"] for letter in letters} == {"permanent"}
+    exported = outbox.command("dead-letters", "export")
+    assert exported.returncode == 0 and len(exported.stdout.splitlines()) == 2, exported
+    done = outbox.command("dead-letters", "discard", "bad-2", "--yes", "--reason", "sent by hand")
+    assert done.returncode == 0, done
+    receiver.rules()
+    done = outbox.command("dead-letters", "redrive", "--yes", "--reason", "mended")
+    assert done.returncode == 0, done
+    until(lambda: outbox.states() == {"Processed": 2}, 20, lambda: f"{outbox.states()}")
+    trail = outbox.sql("SELECT event_id, action FROM outbox_relay_audit ORDER BY at")
+    assert "bad-2|discard" in trail and "bad-1|redrive" in trail
+
+
+def test_a_pause_stops_the_relay_and_status_tells(scene):
+    outbox, _, relay = scene
+    assert outbox.command("pause", "--reason", "maintenance").returncode == 0
+    until(lambda: relay.metric("paused") == 1, 10, "the relay has seen the pause")
+    outbox.insert("waits")
+    done = outbox.command("status")
+    assert done.returncode in (0, 1) and "maintenance" in done.stdout + done.stderr, done
+    assert outbox.states()["Pending"] == 1
+    assert outbox.command("resume").returncode == 0
+    until(lambda: outbox.states().get("Processed") == 2, 10, lambda: f"{outbox.states()}")
+    assert outbox.command("broker", "isolate", "--reason", "moved").returncode == 0
+    until(lambda: relay.metric("broker_circuit_state", state="isolated") == 1, 10, "isolated")
+    assert outbox.command("broker", "close").returncode == 0
+
+
+def test_doctor_is_content_with_what_init_made(outbox):
+    code, findings = outbox.doctor()
+    assert serious(findings) == set(), findings
+    assert "fsync" in findings and code == 1
+
+
+def apply(outbox, finding):
+    assert finding["fixKind"] == "sql", finding
+    for statement in finding["fix"].split("; "):  # CONCURRENTLY stands alone
+        outbox.sql(statement)
+
+
+@pytest.mark.parametrize("harm,code", [
+    ("DROP INDEX outbox_messages_pending", "index_missing"),
+    ("DROP INDEX outbox_messages_open_key;"
+     "CREATE INDEX outbox_messages_open_key ON outbox_messages (ordering_key)", "index_unfit"),
+    ("ALTER TABLE outbox_messages DROP COLUMN traceparent", "column_missing"),
+    ("DROP TABLE outbox_relay_leases", "relay_tables_missing"),
+    ("DROP TABLE outbox_messages", "table_missing"),
+    ("ALTER DATABASE {} SET synchronous_commit = off", "synchronous_commit"),
+    ("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';"
+     "CREATE TRIGGER watch BEFORE UPDATE OF status ON outbox_messages "
+     "FOR EACH ROW EXECUTE FUNCTION f()", "update_trigger"),
+    ("INSERT INTO outbox_messages (id, event_type, payload, status) "
+     "VALUES ('odd', 't', '', 'Paused')", "unknown_state"),
+])
+def test_doctor_names_what_is_wrong_and_its_fix_mends_it(outbox, harm, code):
+    outbox.sql(harm.format(outbox.database))
+    result, findings = outbox.doctor()
+    assert code in findings, findings
+    assert result == 1
+    apply(outbox, findings[code])
+    assert serious(outbox.doctor()[1]) == set(), findings[code]["fix"]
+
+
+def test_a_wrong_index_is_named_with_the_plan(outbox):
+    outbox.sql("DROP INDEX outbox_messages_pending; DROP INDEX outbox_messages_open_key;"
+               "CREATE INDEX other ON outbox_messages (status, next_attempt_on_utc);"
+               "INSERT INTO outbox_messages (id, event_type, payload, status) SELECT 'id-' || n, "
+               "'t', '', 'Processed' FROM generate_series(1, 20000) AS n; ANALYZE outbox_messages")
+    findings = outbox.doctor()[1]
+    assert findings["query_plan"]["severity"] == "warning", findings
+    apply(outbox, findings["index_missing"])
+    assert "query_plan" not in outbox.doctor()[1]
+
+
+def test_transactions_that_hold_back_the_clean_up_are_named(server, outbox):
+    outbox.sql("UPDATE outbox_relay_meta SET value = value")
+    findings = outbox.doctor()[1]
+    assert "long_transaction" not in findings
+    halted = postgres.postgresql.PostgreSql(max_prepared_transactions="4")
+    try:
+        halted.start()
+        other = postgres.PostgresOutbox(halted)
+        other.sql("BEGIN; INSERT INTO outbox_messages (id, event_type, payload) "
+                  "VALUES ('a', 't', ''); PREPARE TRANSACTION 'forgotten'")
+        assert "prepared_transaction" not in other.doctor()[1], "five minutes are given"
+    finally:
+        halted.stop()
+
+
+def test_a_read_replica_is_refused(server):
+    outbox = postgres.PostgresOutbox(server)
+    copy = postgres.postgresql.PostgreSql()
+    server.halt()
+    try:
+        shutil.rmtree(copy.data)
+        subprocess.run(["cp", "-a", server.data, copy.data], check=True)
+        subprocess.run([*copy.user, "touch", copy.data + "/standby.signal"], check=True)
+    finally:
+        server.start()
+    try:
+        copy.start()
+        done = run_command("doctor", "--store", copy.url(outbox.database))
+        assert done.returncode == 1 and "read replica" in done.stdout, done
+        done = run_command("status", "--store", copy.url(outbox.database))
+        assert done.returncode != 0 and "read replica" in done.stderr, done
+    finally:
+        copy.stop()
+
+
+def test_an_unreachable_server_is_told(world):
+    done = run_command("doctor", "--store", "postgres://postgres@127.0.0.1:1/shop")
+    assert done.returncode == 3 and "127.0.0.1:1" in done.stdout, done
+
+
+def grants_of(outbox, role="relay"):
+    done = outbox.command("init", "--grants", role)
+    assert done.returncode == 0, done
+    return [line for line in done.stdout.splitlines() if line]
+
+
+@pytest.fixture(name="least")
+def make_least(server, outbox):
+    """A role that has what init --grants prints, and nothing else."""
+    role = f"relay_{outbox.database}"
+    server.psql(f"CREATE ROLE {role} LOGIN")
+    # What the server gives to everybody must not help.
+    outbox.sql("REVOKE ALL ON SCHEMA public FROM PUBLIC; "
+               f"REVOKE ALL ON DATABASE {outbox.database} FROM PUBLIC; "
+               f"GRANT CONNECT ON DATABASE {outbox.database} TO {role}")
+    outbox.sql("\n".join(grants_of(outbox, role)))
+    yield role
+    outbox.sql(f"DROP OWNED BY {role}")
+    server.psql(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_the_role_of_init_grants_can_do_everything(world, outbox, least):
+    receiver = world.receiver()
+    receiver.rules({"types": ["asset.poison"], "status": 422})
+    for name in ("bad-1", "bad-2"):
+        outbox.insert(name, "asset.poison")
+    outbox.insert("good")
+    outbox.url = outbox.url_of(least)
+    relay = world.relay(outbox, receiver, {"audit": {"attempts": "all"}, "retention": {
+        "processed": "0s", "attempts": "0s", "interval": "1s"}})
+    until(lambda: outbox.states() == {"DeadLettered": 2}, 30,
+          lambda: f"delivered and cleaned up: {outbox.states()}")
+    assert outbox.command("pause", role=least).returncode == 0
+    assert outbox.command("resume", role=least).returncode == 0
+    assert outbox.command("messages", "find", role=least).returncode == 0
+    assert outbox.command("messages", "show", "bad-1", role=least).returncode == 0
+    assert outbox.command("status", role=least).returncode in (0, 1)
+    assert outbox.command("init", "--check", role=least).returncode == 0
+    done = outbox.command("dead-letters", "discard", "bad-1", "--yes", role=least)
+    assert done.returncode == 0, done
+    receiver.rules()
+    done = outbox.command("dead-letters", "redrive", "--yes", role=least)
+    assert done.returncode == 0, done
+    until(lambda: outbox.states() == {}, 30, lambda: f"redriven: {outbox.states()}")
+    assert relay.metric("store_faults_total", operation="turn") == 0
+    assert relay.stop() == 0
+    assert "grant_missing" not in outbox.doctor(role=least)[1]
+
+
+
+def revocations(outbox, role):
+    """Each single privilege that init --grants gives."""
+    for line in grants_of(outbox, role):
+        match = re.match(r'GRANT (.*) ON (.*) TO "[^"]*";', line)
+        columns = re.fullmatch(r"UPDATE \((.*)\)", match.group(1))
+        if columns:
+            yield from ((f"UPDATE ({name})", match.group(2)) for name in columns.group(1).split(", "))
+        else:
+            yield from ((privilege, match.group(2)) for privilege in match.group(1).split(", "))
+
+
+def test_doctor_names_each_grant_that_is_revoked(outbox, least):
+    pairs = list(revocations(outbox, least))
+    assert len(pairs) > 25
+    for privilege, thing in pairs:
+        outbox.sql(f'REVOKE {privilege} ON {thing} FROM "{least}"')
+        done = outbox.command("doctor", "-o", "json", role=least)
+        kind, name = privilege.split()[0], thing.split()[-1].split(".")[-1].strip('"')
+        assert done.returncode == 1, (privilege, thing, done.stdout)
+        findings = outbox.doctor(role=least)[1]
+        finding = findings["grant_missing"]
+        assert kind in finding["fix"] and name in finding["fix"], (privilege, thing, finding)
+        outbox.sql(finding["fix"])
+        assert "grant_missing" not in outbox.doctor(role=least)[1], (privilege, thing)
+
+
+FOREIGN = """
+CREATE SCHEMA orders;
+CREATE TABLE orders."OutboxMessages" ("Id" uuid PRIMARY KEY, "Type" text NOT NULL,
+  "Content" jsonb NOT NULL, "OccurredOnUtc" timestamptz NOT NULL, "ProcessedOnUtc" timestamptz,
+  "Error" text);
+INSERT INTO orders."OutboxMessages" SELECT gen_random_uuid(), 'order.placed',
+  jsonb_build_object('n', n), clock_timestamp() - n * interval '1 day', NULL
+  FROM generate_series(0, 4) AS n;
+"""
+
+
+def test_a_table_that_is_there_already_is_detected_and_adopted(world, server):
+    outbox = postgres.PostgresOutbox(server, create=False)
+    outbox.sql(FOREIGN)
+    done = outbox.command("mapping", "detect")
+    assert done.returncode == 0 and "orders.OutboxMessages" in done.stdout, done
+    assert "preset: dotnet" in done.stdout and "rows that would be sent: 5" in done.stdout
+    table = ["--table", "orders.OutboxMessages", "--preset", "dotnet"]
+    assert outbox.command("init", "--apply", *table).returncode == 0
+    findings = outbox.doctor(*table)[1]
+    assert "not_adopted" in findings and "query_plan" in findings, findings
+    done = outbox.command("adopt", "--skip-older", "--dry-run", *table)
+    assert done.returncode == 0 and "1 row" in done.stdout + done.stderr, done
+    receiver = world.receiver()
+    settings = {"store": {"table": "orders.OutboxMessages", "preset": "dotnet"}}
+    relay = world.relay(outbox, receiver, settings, start=False)
+    relay.start(wait=False)
+    until(lambda: "adopt" in relay.get("/readyz")[1], 20, lambda: relay.get("/readyz"))
+    assert outbox.command("adopt", "--skip-older", *table).returncode == 0
+    done_rows = 'SELECT count(*) FROM orders."OutboxMessages" WHERE "ProcessedOnUtc" IS NOT NULL'
+    until(lambda: outbox.sql(done_rows) == "1", 20, lambda: relay.get("/readyz"))
+    assert outbox.command("adopt", "--all", *table).returncode == 0
+    until(lambda: outbox.sql(done_rows) == "5", 20, lambda: outbox.sql(done_rows))
+    apply(outbox, outbox.doctor(*table)[1]["query_plan"])
+    assert "query_plan" not in outbox.doctor(*table)[1]
+
+
+def test_init_check_tells_what_is_missing(server):
+    outbox = postgres.PostgresOutbox(server, create=False)
+    done = outbox.command("init", "--check")
+    assert done.returncode == 5 and "outbox_relay_leases" in done.stdout, done
+    assert outbox.command("init", "--apply").returncode == 0
+    assert outbox.command("init", "--check").returncode == 0

@@ -11,13 +11,12 @@ namespace {
 // waiting for them.
 std::string lease_sql(const Sql& sql) {
   return fmt::format(
-      "WITH mine AS MATERIALIZED (SELECT {0} AS key FROM {1} WHERE {2} = ANY({3}) AND {4} "
-      "FOR UPDATE OF o SKIP LOCKED) "
-      "INSERT INTO {5} (outbox, row_key, incarnation, epoch, alone, noted) "
-      "SELECT $1, mine.key, $3, $4, x.alone <> 0, x.noted <> 0 "
-      "FROM unnest($2, $5, $6) AS x(key, alone, noted) JOIN mine ON mine.key = x.key "
-      "ORDER BY mine.key ON CONFLICT DO NOTHING RETURNING row_key",
-      sql.key_text(), sql.from(), sql.row_key(), sql.as_keys("$2"), sql.is_open(), sql.leases());
+      "INSERT INTO {} (outbox, row_key, incarnation, epoch, alone, noted) "
+      "SELECT $1, x.key, $3, $4, x.alone <> 0, x.noted <> 0 "
+      "FROM unnest($2, $5, $6) AS x(key, alone, noted) CROSS JOIN LATERAL "
+      "(SELECT 1 FROM {} WHERE {} = {} AND {} FOR UPDATE OF o SKIP LOCKED) AS mine "
+      "ON CONFLICT DO NOTHING RETURNING row_key",
+      sql.leases(), sql.from(), sql.row_key(), sql.as_key("x.key"), sql.is_open());
 }
 
 }  // namespace

@@ -1,10 +1,7 @@
 // Told by the server when rows were inserted.
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -19,8 +16,8 @@ namespace outbox::postgres {
 class Listener {
  public:
   // The bell outlives this.
-  Listener(const StoreSettings& settings, Bell& bell) : settings_(settings), bell_(bell) {}
-  ~Listener() { stop(); }
+  Listener(const StoreSettings& settings, Bell& bell);
+  ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
@@ -31,13 +28,12 @@ class Listener {
  private:
   void run();
   void hear();
-  bool pause(std::chrono::milliseconds time);
+  // Whether it is time to stop; waits for it, or until the socket (-1: none) can be read.
+  bool wait(int socket, std::chrono::milliseconds time) const;
 
   const StoreSettings settings_;
   Bell& bell_;
-  std::atomic<bool> over_ = false;
-  std::mutex mutex_;
-  std::condition_variable ended_;
+  const int end_;  // an eventfd, readable when it is time to stop
   std::thread thread_;
 };
 

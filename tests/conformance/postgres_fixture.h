@@ -44,6 +44,7 @@ class PostgresFixture : public StoreFixture {
   void remove(const std::string& id) override;
   RowState read(const std::string& id) override;
   void refuse_changes(const std::string& id) override;
+  std::uint64_t histories() const override { return 6; }
   void advance(Duration time) override;
   std::int64_t version() override;
 

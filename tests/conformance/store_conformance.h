@@ -58,6 +58,9 @@ class StoreFixture {
   // What the table calls the relay's `headers` or `event_type`.
   virtual std::string column(const std::string& name) const { return name; }
 
+  // How many random histories are worth their time: a server takes longer than a file.
+  virtual std::uint64_t histories() const { return 60; }
+
   // Moves all clocks on.
   virtual void advance(Duration time) = 0;
   // Differs before and after somebody has written to the database.

@@ -13,7 +13,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kSeeds = 60;
 constexpr int kSteps = 150;
 constexpr Duration kTerm = 30s;
 
@@ -239,15 +238,19 @@ class World {
   LeaseId last_epoch_ = 0;
 };
 
+std::uint64_t histories() { return make_store_fixture()->histories(); }
+
 TEST_CASE("several relays at random never share a row, and bring every row to its end") {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  const std::uint64_t last = histories();
+  for (std::uint64_t seed = 1; seed <= last; ++seed) {
     CAPTURE(seed);
     World(seed, Ordering::none).run();
   }
 }
 
 TEST_CASE("several relays at random never overtake within a key") {
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  const std::uint64_t last = histories();
+  for (std::uint64_t seed = 1; seed <= last; ++seed) {
     CAPTURE(seed);
     World(1000 + seed, Ordering::key).run();
   }

@@ -27,12 +27,10 @@ Settler::Settler(Connection& connection, const Sql& sql, SideRows& side_rows)
       sql_(sql),
       outbox_(sql.outbox()),
       side_rows_(side_rows),
-      end_leases_(connection,
-                  fmt::format("DELETE FROM {} AS l USING unnest($3, $4) AS x(key, epoch) "
-                              "WHERE l.outbox = $1 AND l.row_key = x.key "
-                              "AND l.epoch = x.epoch AND l.incarnation = $2 "
-                              "RETURNING l.row_key, l.noted",
-                              sql.leases())),
+      end_leases_(connection, fmt::format("DELETE FROM {} WHERE outbox = $1 AND row_key = ANY($3) "
+                                          "AND epoch = $4 AND incarnation = $2 "
+                                          "RETURNING row_key, noted",
+                                          sql.leases())),
       end_any_leases_(
           connection,
           fmt::format("DELETE FROM {} WHERE outbox = $1 AND row_key = ANY($2)", sql.leases())),
@@ -103,8 +101,7 @@ void Settler::settle_distinct(const std::vector<const Settlement*>& settlements,
 std::vector<Settler::Item> Settler::end_leases(const std::vector<const Settlement*>& settlements,
                                                const Holder& holder, Settled& settled) {
   std::vector<Item> items;
-  std::vector<std::string> keys;
-  std::vector<std::int64_t> epochs;
+  std::map<LeaseId, std::vector<std::string>> keys;
   for (const Settlement* settlement : settlements) {
     const auto handle = parse_row_id(settlement->row);
     const auto* key = handle ? std::get_if<std::string>(&handle->key) : nullptr;
@@ -116,14 +113,14 @@ std::vector<Settler::Item> Settler::end_leases(const std::vector<const Settlemen
     item.settlement = settlement;
     item.handle = *handle;
     item.key = *key;
-    keys.push_back(*key);
-    epochs.push_back(static_cast<std::int64_t>(settlement->lease));
+    keys[settlement->lease].push_back(*key);
     items.push_back(std::move(item));
   }
-  if (items.empty()) return items;
   std::map<std::string, bool> ended;
-  Rows rows = end_leases_.rows(outbox_, holder.incarnation, keys, epochs);
-  while (rows.next()) ended[rows.text(0)] = rows.boolean(1);
+  for (const auto& [epoch, of_epoch] : keys) {
+    Rows rows = end_leases_.rows(outbox_, holder.incarnation, of_epoch, epoch);
+    while (rows.next()) ended[rows.text(0)] = rows.boolean(1);
+  }
   std::erase_if(items, [&](Item& item) {
     const Settlement& settlement = *item.settlement;
     const auto found = ended.find(item.key);

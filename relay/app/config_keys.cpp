@@ -84,8 +84,7 @@ constexpr auto kKeys = std::to_array<ConfigKey>({
     {"store.url", Kind::url, "", "", "", "", to<kStore, &StoreSettings::url>,
      "Where the outbox is: sqlite:///absolute/path, sqlite:relative/path or "
      "postgres://user@host/database."},
-    {"store.passwordFile", Kind::text, "", "", "", "",
-     to<kStore, &StoreSettings::password_file>,
+    {"store.passwordFile", Kind::text, "", "", "", "", to<kStore, &StoreSettings::password_file>,
      "Servers: a file that holds the password; read at each connect."},
     {"store.table", Kind::text, "outbox_messages", "", "", "", to<kStore, &StoreSettings::table>,
      "The outbox table."},

@@ -34,6 +34,7 @@ std::string host_name() {
 std::string tidy(const char* message) {
   std::string text = message == nullptr ? "" : message;
   std::replace(text.begin(), text.end(), '\n', ' ');
+  std::erase(text, '\t');
   text.resize(text.find_last_not_of(' ') + 1);
   return text.empty() ? "no reason was given" : text;
 }

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -21,6 +22,7 @@ namespace outbox::postgres {
 namespace {
 
 constexpr int kRowsRead = 20;
+constexpr double kSortedFew = 1000;  // rows that may be put in order each turn
 constexpr std::int64_t kLargeTable = 10'000;
 constexpr std::size_t kNamed = 5;  // values that one finding names
 constexpr int kLookLimit = 2000;   // milliseconds
@@ -148,18 +150,34 @@ bool is_large(Connection& connection, const Sql& sql) {
   return count.next() && count.integer(0) == kLargeTable;
 }
 
+bool is_scan(const nlohmann::json& step, const std::string& table) {
+  return step.value("Relation Name", "") == table;
+}
+
+bool any_inner(const nlohmann::json& step, const std::function<bool(const nlohmann::json&)>& is) {
+  return step.contains("Plans") && std::any_of(step["Plans"].begin(), step["Plans"].end(), is);
+}
+
+// Whether rows of the table come out of this step in any number.
+bool is_unbounded(const nlohmann::json& step, const std::string& table) {
+  if (step.value("Node Type", "") == "Limit") return false;
+  return is_scan(step, table) ||
+         any_inner(step, [&](const nlohmann::json& inner) { return is_unbounded(inner, table); });
+}
+
 // A step of a plan that reads rows of that table and throws most of them away: all of the table, or
-// all of an index whose order is wanted but which knows nothing of states.
+// all of an index whose order is wanted but which knows nothing of states; or that puts all that
+// are undecided in order to take the first few.
 bool step_reads_all(const nlohmann::json& step, const std::string& table) {
   const std::string kind = step.value("Node Type", "");
-  if (step.value("Relation Name", "") == table) {
-    if (kind == "Seq Scan" || kind == "Parallel Seq Scan") return true;
+  if (is_scan(step, table)) {
+    if (kind == "Seq Scan") return true;
     const bool by_index = kind == "Index Scan" || kind == "Index Only Scan";
     if (by_index && step.contains("Filter") && !step.contains("Index Cond")) return true;
   }
-  if (!step.contains("Plans")) return false;
-  return std::any_of(step["Plans"].begin(), step["Plans"].end(),
-                     [&](const nlohmann::json& inner) { return step_reads_all(inner, table); });
+  const bool many = step.value("Plan Rows", 0.0) > kSortedFew;
+  if (kind == "Sort" && many && is_unbounded(step, table)) return true;
+  return any_inner(step, [&](const nlohmann::json& inner) { return step_reads_all(inner, table); });
 }
 
 template <class... Values>

@@ -127,10 +127,11 @@ def test_doctor_names_what_is_wrong_and_its_fix_mends_it(outbox, harm, code):
 
 
 def test_a_wrong_index_is_named_with_the_plan(outbox):
-    outbox.sql("DROP INDEX outbox_messages_pending; DROP INDEX outbox_messages_open_key;"
+    outbox.sql("DROP INDEX outbox_messages_pending;"
                "CREATE INDEX other ON outbox_messages (status, next_attempt_on_utc);"
                "INSERT INTO outbox_messages (id, event_type, payload, status) SELECT 'id-' || n, "
-               "'t', '', 'Processed' FROM generate_series(1, 20000) AS n; ANALYZE outbox_messages")
+               "'t', '', CASE WHEN n < 20000 THEN 'Processed' ELSE 'Pending' END "
+               "FROM generate_series(1, 40000) AS n; ANALYZE outbox_messages")
     findings = outbox.doctor()[1]
     assert findings["query_plan"]["severity"] == "warning", findings
     apply(outbox, findings["index_missing"])
@@ -167,14 +168,14 @@ def test_a_read_replica_is_refused(server):
         done = run_command("doctor", "--store", copy.url(outbox.database))
         assert done.returncode == 1 and "read replica" in done.stdout, done
         done = run_command("status", "--store", copy.url(outbox.database))
-        assert done.returncode != 0 and "read replica" in done.stderr, done
+        assert done.returncode != 0 and "read replica" in done.stdout, done
     finally:
         copy.stop()
 
 
 def test_an_unreachable_server_is_told(world):
     done = run_command("doctor", "--store", "postgres://postgres@127.0.0.1:1/shop")
-    assert done.returncode == 3 and "127.0.0.1:1" in done.stdout, done
+    assert done.returncode == 3 and "Connection refused" in done.stdout, done
 
 
 def grants_of(outbox, role="relay"):

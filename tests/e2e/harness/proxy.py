@@ -8,10 +8,10 @@ from .process import Helper, LineLog
 class TcpProxy(Helper):
     script = "proxy_process.py"
 
-    def __init__(self, folder, upstream_port, name="proxy"):
+    def __init__(self, folder, upstream_port, name="proxy", opaque=False):
         path = os.path.join(folder, f"{name}.jsonl")
         open(path, "wb").close()
-        super().__init__(log=path, upstream=upstream_port)
+        super().__init__(log=path, upstream=upstream_port, opaque=opaque)
         self.port = self.hello["port"]
         self._log = LineLog(path)
 
@@ -34,6 +34,13 @@ class TcpProxy(Helper):
     def cut_answers(self, after=0):
         """The receiver gets the request; its answer is cut after so many bytes."""
         self.call("mode", mode="cut", cut_after=after)
+
+    def cut_next_commit(self):
+        """The next COMMIT reaches the database; its answer does not come back."""
+        self.call("mode", mode="cut_commit")
+
+    def cuts(self):
+        return [entry for entry in self._log.entries() if entry["what"] == "cut"]
 
     def delay_answers(self, seconds):
         self.call("mode", mode="delay", delay=seconds)

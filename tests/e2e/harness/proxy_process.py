@@ -2,7 +2,9 @@
 
 Modes: pass; refuse (accept, then reset at once); black_hole (accept, read, never forward or
 answer); cut (reset the connection when `cut_after` bytes of an answer have passed); delay (each
-answer waits `delay` seconds). `close_listener` makes connecting fail for real (ECONNREFUSED).
+answer waits `delay` seconds); cut_commit (pass a database client's COMMIT on, and reset before it
+is answered; then pass). `close_listener` makes connecting fail for real (ECONNREFUSED). An opaque
+proxy does not look for requests.
 """
 
 import asyncio
@@ -14,6 +16,10 @@ import sys
 import time
 
 from control import say, serve_commands
+
+
+# How PostgreSQL's protocol spells it.
+COMMIT = b"Q\0\0\0\x0bCOMMIT\0"
 
 
 class RequestCounter:
@@ -49,6 +55,7 @@ class State:
     def __init__(self, arguments):
         self.log = os.open(arguments["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self.upstream_port = arguments["upstream"]
+        self.opaque = arguments.get("opaque", False)
         self.mode = "pass"
         self.cut_after = 0
         self.delay = 0.0
@@ -99,6 +106,7 @@ class Client(asyncio.Protocol):
         self.upstream = None
         self.waiting = bytearray()
         self.passed = 0
+        self.mute = False
 
     def connection_made(self, transport):
         self.transport = transport
@@ -136,9 +144,14 @@ class Client(asyncio.Protocol):
             self.upstream.abort()
 
     def data_received(self, data):
-        self.counter.feed(data)
+        if not self.state.opaque:
+            self.counter.feed(data)
         if self.state.mode == "black_hole":
             return
+        if self.state.mode == "cut_commit" and COMMIT in data:
+            self.state.mode = "pass"
+            self.state.record("cut", self.number)
+            self.mute = True
         if self.upstream is None:
             self.waiting += data
         else:
@@ -146,6 +159,9 @@ class Client(asyncio.Protocol):
 
     def answer(self, data):
         if self.state.mode == "black_hole" or self.transport.is_closing():
+            return
+        if self.mute:
+            self.reset()  # it was carried out, and nobody is told
             return
         if self.state.mode == "cut":
             left = self.state.cut_after - self.passed

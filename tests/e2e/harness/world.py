@@ -53,6 +53,9 @@ class World:
     def proxy(self, receiver, name="proxy"):
         return self._keep(TcpProxy(self.folder, receiver.port, name))
 
+    def database_proxy(self, server, name="database-proxy"):
+        return self._keep(TcpProxy(self.folder, server.port, name, opaque=True))
+
     def writer(self, outbox, **options):
         return self._keep(Writer(self.folder, outbox.path, **options))
 

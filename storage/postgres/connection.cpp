@@ -279,6 +279,12 @@ void Connection::rollback() noexcept {
   }
 }
 
+void Connection::listen(const std::string& channel) {
+  if (!prepares_) return;
+  command("LISTEN " + channel);
+  listens_ = true;
+}
+
 bool Connection::take_notification() {
   if (PQconsumeInput(connection_.get()) == 0) lose(tidy(PQerrorMessage(connection_.get())));
   bool any = false;

@@ -82,7 +82,10 @@ class Connection {
   // Never throws.
   void rollback() noexcept;
 
-  // What was notified since the last call; reads what has arrived, and does not wait.
+  // Asks to be notified on that channel, where the session is ours alone.
+  void listen(const std::string& channel);
+  bool listens() const { return listens_; }
+  // Whether anything was notified since the last call; reads what has arrived, and does not wait.
   bool take_notification();
   int socket() const { return PQsocket(connection_.get()); }
 
@@ -103,6 +106,7 @@ class Connection {
   std::string begin_;  // what a transaction begins with
   bool broken_ = false;
   bool prepares_ = false;
+  bool listens_ = false;
   bool ascii_ = false;
   bool utf8_ = false;
   std::uint64_t names_ = 0;

@@ -1,39 +1,38 @@
-// Told by the server when rows were inserted.
+// Told by the server when rows were inserted, while the relay sleeps.
 #pragma once
 
-#include <chrono>
-#include <string>
+#include <mutex>
 #include <thread>
 
-#include "relay/backends.h"
 #include "relay/bell.h"
 
 namespace outbox::postgres {
 
-// A hint only: a relay that is told nothing polls. Listens on a connection of its own, and on a
-// thread of its own, which does nothing but wait; through a pooler that lends sessions out there is
-// nothing to listen to.
+// Watches the relay's own connection between its turns, on a thread that does nothing else: what
+// the server sends unasked is a notification, or the end of the connection, and both are worth a
+// turn. A hint only: a relay that is told nothing polls.
 class Listener {
  public:
   // The bell outlives this.
-  Listener(const StoreSettings& settings, Bell& bell);
+  explicit Listener(Bell& bell);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // Starts to listen, if it does not yet. `directly`: sessions are ours for as long as we like.
-  void listen(bool directly);
-  void stop();
+  // From now on until disarm(), nobody else reads from that socket.
+  void arm(int socket);
+  // Costs nothing if there is nothing to disarm.
+  void disarm();
 
  private:
   void run();
-  void hear();
-  // Whether it is time to stop; waits for it, or until the socket (-1: none) can be read.
-  bool wait(int socket, std::chrono::milliseconds time) const;
+  void wake() const;
 
-  const StoreSettings settings_;
   Bell& bell_;
-  const int end_;  // an eventfd, readable when it is time to stop
+  const int changed_;  // an eventfd
+  std::mutex mutex_;
+  int socket_ = -1;    // guarded; -1: not armed
+  bool over_ = false;  // guarded
   std::thread thread_;
 };
 

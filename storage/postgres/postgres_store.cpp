@@ -50,15 +50,19 @@ PostgresStore::PostgresStore(const StoreSettings& settings, const Clock& clock, 
       clock_(clock),
       now_(std::move(now)),
       random_(random_seed()),
-      listener_(settings, bell) {
+      bell_(bell),
+      listener_(bell) {
   location_of(settings);
   mapping_of(settings);
   identity_.incarnation = new_incarnation();
 }
 
 Turn PostgresStore::turn(const TurnRequest& request) {
+  listener_.disarm();
   try {
-    return attempt(request);
+    Turn turn = attempt(request);
+    if (turn.leased.empty() && !turn.more) listen();
+    return turn;
   } catch (const Busy& error) {
     return busy(error.what());
   } catch (const SchemaChanged& error) {
@@ -126,7 +130,6 @@ void PostgresStore::open() {
   }
   pause_ = Duration{0};
   try_again_ = {};
-  listener_.listen(session_->connection.prepares());
 }
 
 // In a transaction of its own: the next one finds the row, whatever becomes of it.
@@ -301,10 +304,22 @@ void PostgresStore::become_new() {
   if (session_) session_->selector.start_over();
 }
 
+// Until the next turn. What was notified during this one may have come after its look.
+void PostgresStore::listen() {
+  Connection& connection = session_->connection;
+  if (!connection.listens()) return;
+  try {
+    if (connection.take_notification()) return bell_.hint();
+    listener_.arm(connection.socket());
+  } catch (const Lost&) {
+    close();  // the turn is done all the same
+  }
+}
+
 void PostgresStore::close() { session_.reset(); }
 
 void PostgresStore::retire() {
-  listener_.stop();
+  listener_.disarm();
   if (!identity_.registered) return;
   try {
     if (!session_) open();

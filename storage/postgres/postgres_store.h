@@ -57,12 +57,14 @@ class PostgresStore final : public OutboxStore {
   Turn refuse(TurnStatus status, std::string error);
   Turn busy(std::string error);
   void become_new();
+  void listen();
   void close();
 
   const StoreSettings settings_;
   const Clock& clock_;
   const std::string now_;
   Random random_;
+  Bell& bell_;
   Listener listener_;
 
   Identity identity_;

@@ -29,6 +29,7 @@ Session::Session(const StoreSettings& settings, const std::string& now)
       registration(connection, sql, now) {
   settler.keep_attempts(settings.attempts_kept);
   require_adoption(connection, sql, now);
+  connection.listen("outbox_relay");
 }
 
 }  // namespace outbox::postgres

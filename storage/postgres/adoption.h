@@ -19,6 +19,13 @@ Adopted adopted(Connection& connection, const Sql& sql);
 // down. Outside of a transaction.
 void require_adoption(Connection& connection, const Sql& sql, const std::string& now);
 
+// Throws Unusable unless the relay has begun on the table under this very mapping: under another
+// one, what is written about a row may be taken for what is written about nobody, and be removed.
+void require_adopted(Connection& connection, const Sql& sql);
+
+// Throws Unusable if the relay has begun on the table under another mapping.
+void require_no_other(Connection& connection, const Sql& sql);
+
 // What adopt() would count as skipped if it began with rows an hour old: by a look.
 AdoptionCount count_old_rows(Connection& connection, const Sql& sql, const std::string& now);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "storage/mapping/states.h"
+#include "storage/postgres/adoption.h"
 #include "storage/postgres/savepoint.h"
 
 namespace outbox::postgres {
@@ -118,6 +119,7 @@ CleanStep Cleaner::step(const CleanRequest& request) {
 
 void Cleaner::begin_pass() {
   desk_ = std::make_unique<Desk>(settings_, now_);
+  require_adopted(desk_->connection, desk_->sql);
   thorough_ = !thorough_at_ || PaceClock::now() - *thorough_at_ >= kThoroughInterval;
   begin_stage(Stage::processed);
 }

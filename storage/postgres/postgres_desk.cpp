@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "storage/postgres/adoption.h"
 #include "storage/postgres/desk_backlog.h"
 #include "storage/postgres/desk_messages.h"
 #include "storage/postgres/desk_orders.h"
@@ -70,6 +71,7 @@ Answer<std::uint64_t> PostgresDesk::treat(const DeadLetterFilter& filter,
                                           const Treatment& treatment, const Progress& progress) {
   Treated treated;
   auto answer = work<std::uint64_t>([&](Desk& desk, std::uint64_t&) {
+    require_no_other(desk.connection, desk.sql);
     treat_dead_letters(desk, filter, treatment, progress, treated);
   });
   answer.value = treated.done;

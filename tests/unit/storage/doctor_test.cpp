@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "storage/mapping/findings.h"
+
 using namespace outbox;
 using namespace outbox::sqlite;
 using std::chrono::hours;

@@ -26,13 +26,16 @@ Mapping mapping_of(const StoreSettings& settings) {
 TableName table_name(const std::string& text) {
   std::vector<std::string> parts(1);
   bool quoted = false;
-  for (const char letter : text) {
-    if (letter == '"') {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool doubled = quoted && text[i] == '"' && i + 1 < text.size() && text[i + 1] == '"';
+    if (doubled) {
+      parts.back() += text[i++];
+    } else if (text[i] == '"') {
       quoted = !quoted;
-    } else if (letter == '.' && !quoted) {
+    } else if (text[i] == '.' && !quoted) {
       parts.emplace_back();
     } else {
-      parts.back() += letter;
+      parts.back() += text[i];
     }
   }
   if (parts.size() > 2 || quoted || (parts.size() == 2 && parts[0].empty())) {

@@ -12,8 +12,8 @@ const Dialect& dialect();
 // See outbox::mapping_of().
 Mapping mapping_of(const StoreSettings& settings);
 
-// A table's name as store.table has it: table, schema.table, either part in double quotes where it
-// has a dot of its own.
+// A table's name as store.table has it: table, schema.table, either part in double quotes (doubled
+// where they are its own) if it has a dot or quotes.
 struct TableName {
   std::string schema;  // empty: wherever the search path finds it
   std::string table;

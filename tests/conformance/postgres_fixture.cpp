@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "storage/postgres/postgres_desk.h"
 #include "storage/postgres/schema.h"
 #include "tests/servers/postgresql.h"
@@ -12,8 +14,21 @@ namespace {
 // Where the server's clock stands when the test clock stands at zero: 2026-11-01, in microseconds.
 constexpr std::int64_t kStart = 1'793'491'200'000'000;
 
+constexpr std::chrono::milliseconds kJustBefore{10};
+
 std::int64_t microseconds(Duration time) {
   return std::chrono::floor<std::chrono::microseconds>(time).count();
+}
+
+PostgresShape relay_table() {
+  PostgresShape shape;
+  shape.insert =
+      "INSERT INTO {0}.outbox_messages (id, event_type, payload, ordering_key, destination, "
+      "content_type, headers, traceparent, occurred_on_utc, not_before_utc) "
+      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+  shape.table = "outbox_messages";
+  shape.key = "id";
+  return shape;
 }
 
 }  // namespace
@@ -23,13 +38,16 @@ const std::string& shared_database() {
   return url;
 }
 
-PostgresFixture::PostgresFixture() {
+PostgresFixture::PostgresFixture() : PostgresFixture(relay_table()) {}
+
+PostgresFixture::PostgresFixture(PostgresShape shape) : shape_(std::move(shape)) {
   static int number = 0;
   schema_ = fmt::format("fixture{}", ++number);
   run(fmt::format("CREATE SCHEMA {}", schema_));
   // An unlogged sequence can be moved without that counting as a write.
   run(fmt::format("CREATE UNLOGGED SEQUENCE {}.clock MINVALUE 0", schema_));
   advance(Duration{0});
+  if (!shape_.create.empty()) run(fmt::format(fmt::runtime(shape_.create), schema_));
   application().begin_work();
   postgres::apply_schema(application(), settings());
 }
@@ -43,9 +61,9 @@ PostgresFixture::~PostgresFixture() {
 }
 
 StoreSettings PostgresFixture::settings() const {
-  StoreSettings settings;
+  StoreSettings settings = shape_.settings;
   settings.url = shared_database();
-  settings.table = schema_ + ".outbox_messages";
+  settings.table = schema_ + "." + settings.table;
   return settings;
 }
 
@@ -74,30 +92,40 @@ postgres::Connection& PostgresFixture::application() {
   return *application_;
 }
 
+// Each row is a microsecond later than the one before: a table may have no other order. All of it
+// happened just before now.
 void PostgresFixture::insert(const NewRow& row) {
-  std::optional<std::int64_t> not_before;
-  if (row.not_before) not_before = microseconds(*row.not_before);
-  run(fmt::format("INSERT INTO {0}.outbox_messages (id, event_type, payload, ordering_key, "
-                  "destination, content_type, headers, traceparent, occurred_on_utc, "
-                  "not_before_utc) SELECT $1, $2, $3, $4, $5, $6, $7, $8, c.now, "
-                  "c.now + $9 * interval '1 microsecond' FROM (SELECT timestamptz 'epoch' + "
-                  "last_value * interval '1 microsecond' AS now FROM {0}.clock) AS c",
-                  schema_),
-      row.id, row.event_type, postgres::Bytes{row.payload}, row.ordering_key, row.destination,
-      row.content_type, row.headers, row.traceparent, not_before);
+  const postgres::ServerTime now{
+      std::chrono::microseconds(kStart + microseconds(clock_.now().time_since_epoch()))};
+  std::optional<postgres::ServerTime> not_before;
+  if (row.not_before) {
+    not_before = now + std::chrono::microseconds(microseconds(*row.not_before));
+  }
+  run(fmt::format(fmt::runtime(shape_.insert), schema_), row.id, row.event_type,
+      postgres::Bytes{row.payload}, row.ordering_key, row.destination, row.content_type,
+      row.headers, row.traceparent, now - kJustBefore + std::chrono::microseconds(++inserted_),
+      not_before);
 }
 
 void PostgresFixture::remove(const std::string& id) {
-  run(fmt::format("DELETE FROM {}.outbox_messages WHERE id = $1", schema_), id);
+  run(fmt::format("DELETE FROM {} WHERE {} = $1", table(), shape_.key), id);
 }
 
+// What stands beside a row of another table counts for what its own columns say.
 RowState PostgresFixture::read(const std::string& id) {
-  postgres::Rows rows =
-      run(fmt::format("SELECT status, retry_count, last_error, dead_letter_reason, "
-                      "next_attempt_on_utc IS NOT NULL, processed_on_utc IS NOT NULL "
-                      "FROM {}.outbox_messages WHERE id = $1",
-                      schema_),
-          id);
+  const bool own = shape_.create.empty();
+  postgres::Rows rows = run(
+      own ? fmt::format("SELECT status, retry_count, last_error, dead_letter_reason, "
+                        "next_attempt_on_utc IS NOT NULL, processed_on_utc IS NOT NULL "
+                        "FROM {} WHERE id = $1",
+                        table())
+          : fmt::format("SELECT coalesce(r.state, {}), coalesce(r.retry_count, {}, 0), "
+                        "CASE WHEN r.state IS NULL THEN {} ELSE r.error END, r.dead_letter_reason, "
+                        "r.due IS NOT NULL, coalesce(r.processed_on, {}) IS NOT NULL FROM {} AS o "
+                        "LEFT JOIN {}.outbox_relay_rows AS r ON r.row_key = o.{} WHERE o.{} = $1",
+                        shape_.state, shape_.retry_count, shape_.last_error, shape_.processed,
+                        table(), schema_, shape_.key, shape_.key),
+      id);
   RowState row;
   if (!rows.next()) return row;
   row.status = rows.text(0);
@@ -115,9 +143,14 @@ void PostgresFixture::refuse_changes(const std::string& id) {
                   "$$ BEGIN RAISE EXCEPTION 'this row is under audit'; END $$",
                   schema_));
   run(
-      fmt::format("CREATE TRIGGER \"refuse_{0}\" BEFORE UPDATE OR DELETE ON {1}.outbox_messages "
-                  "FOR EACH ROW WHEN (old.id = '{0}') EXECUTE FUNCTION {1}.refuse()",
-                  id, schema_));
+      fmt::format("CREATE TRIGGER \"refuse_{0}\" BEFORE UPDATE OR DELETE ON {1} "
+                  "FOR EACH ROW WHEN (old.{2} = '{0}') EXECUTE FUNCTION {3}.refuse()",
+                  id, table(), shape_.key, schema_));
+}
+
+std::string PostgresFixture::column(const std::string& name) const {
+  const Mapping mapping = postgres::mapping_of(settings());
+  return name == "headers" ? mapping.columns.headers : mapping.columns.event_type;
 }
 
 void PostgresFixture::advance(Duration time) {

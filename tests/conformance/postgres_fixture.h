@@ -31,11 +31,28 @@ class SilentBell final : public Bell {
   std::atomic<int> rings_{0};
 };
 
+// A table of the application's own, and how it is mapped. In all SQL {0} is the schema.
+struct PostgresShape {
+  std::string create;
+  StoreSettings settings;  // table, preset, columns, states, times
+  std::string insert;      // $1 id, event type, payload, key, destination, content type, headers,
+                           // traceparent, $9 time, $10 not before
+  std::string table;       // quoted
+  std::string key;         // the column of the id, quoted
+  std::string state;       // the state's name by the table's own columns, as SQL
+  std::string retry_count;
+  std::string last_error;
+  std::string processed;  // the time
+  bool writable = true;   // a verdict changes the row
+};
+
 // In a schema of its own, with a server clock that only the test moves. The database takes any
 // bytes as text.
 class PostgresFixture : public StoreFixture {
  public:
+  // In the relay's own table.
   PostgresFixture();
+  explicit PostgresFixture(PostgresShape shape);
   ~PostgresFixture() override;
 
   std::unique_ptr<OutboxStore> open_store() override;
@@ -44,6 +61,8 @@ class PostgresFixture : public StoreFixture {
   void remove(const std::string& id) override;
   RowState read(const std::string& id) override;
   void refuse_changes(const std::string& id) override;
+  bool writes_rows() const override { return shape_.writable; }
+  std::string column(const std::string& name) const override;
   std::uint64_t histories() const override { return 6; }
   void advance(Duration time) override;
   std::int64_t version() override;
@@ -63,7 +82,11 @@ class PostgresFixture : public StoreFixture {
   }
 
  private:
+  std::string table() const { return schema_ + "." + shape_.table; }
+
+  const PostgresShape shape_;
   std::string schema_;
+  int inserted_ = 0;
   PostgresTestClock clock_;
   SilentBell bell_;
   std::unique_ptr<postgres::Connection> application_;

@@ -193,6 +193,23 @@ def test_a_network_that_swallows_everything_is_given_up_and_leases_hold(world, s
     assert [other.stop(), lost.stop()] == [0, 0]
 
 
+@pytest.mark.skipif(not os.path.exists(postgres.pgbouncer.POOLER), reason="no pgbouncer")
+def test_eight_relays_share_two_sessions_of_a_pooler(world, server, outbox):
+    """Transactions of one relay land in different sessions, and nothing is remembered there."""
+    pooler = postgres.pgbouncer.PgBouncer(server, pool=2)
+    world.finally_do(pooler.stop)
+    pooler.start()
+    receiver = world.receiver()
+    settings = {"relay": {"batchSize": 100, "maxInFlight": 200, "ordering": "key"},
+                "brokers": {"main": {"connections": 2}}}
+    ids = fill(outbox, 8_000, keys=200)
+    running = relays(world, Through(outbox, pooler.port), receiver, count=8, settings=settings)
+    settled(outbox, 120)
+    sent_once(receiver, ids)
+    assert [relay.stop() for relay in running] == [0] * 8
+    assert outbox.sql("SELECT count(*) FROM outbox_relay_leases") == "0"
+
+
 def test_rows_committed_late_with_lower_numbers_are_sent(world, server, outbox):
     receiver = world.receiver()
     world.relay(outbox, receiver, FAST)

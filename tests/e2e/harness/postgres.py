@@ -9,6 +9,7 @@ from .relay import run_command
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "servers"))
 
+import pgbouncer  # noqa: E402
 import postgresql  # noqa: E402
 
 MISSING = [path for path in (postgresql.SERVER, "/usr/bin/psql") if not os.path.exists(path)]

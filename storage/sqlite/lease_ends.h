@@ -7,7 +7,7 @@
 
 #include "relay/outbox_store.h"
 #include "storage/sqlite/connection.h"
-#include "storage/sqlite/value.h"
+#include "storage/mapping/value.h"
 
 namespace outbox::sqlite {
 

@@ -96,21 +96,31 @@ Cleaner::Cleaner(StoreSettings settings, std::string now)
 Cleaner::~Cleaner() = default;
 
 CleanStep Cleaner::step(const CleanRequest& request) {
+  CleanStep step;
   try {
-    if (!desk_) begin_pass();
-    desk_->connection.begin_work();
-    while (stage_ != Stage::done && !term(request)) end_stage();
-    if (stage_ != Stage::done) return run_stage(request);
+    step = take_step(request);
   } catch (const Busy&) {
-    CleanStep step;
     step.busy = true;
     step.rest = kBusyRest;
-    return step;
   } catch (...) {
     desk_.reset();
+    under_way_ = false;
     throw;
   }
   desk_.reset();
+  return step;
+}
+
+CleanStep Cleaner::take_step(const CleanRequest& request) {
+  if (!under_way_) begin_pass();
+  while (stage_ != Stage::done && !term(request)) end_stage();
+  if (stage_ != Stage::done) {
+    desk_ = std::make_unique<Desk>(settings_, now_);
+    require_adopted(desk_->connection, desk_->sql);
+    desk_->connection.begin_work();
+    return run_stage(request);
+  }
+  under_way_ = false;
   if (thorough_) thorough_at_ = PaceClock::now();
   CleanStep step;
   step.done = true;
@@ -118,8 +128,7 @@ CleanStep Cleaner::step(const CleanRequest& request) {
 }
 
 void Cleaner::begin_pass() {
-  desk_ = std::make_unique<Desk>(settings_, now_);
-  require_adopted(desk_->connection, desk_->sql);
+  under_way_ = true;
   thorough_ = !thorough_at_ || PaceClock::now() - *thorough_at_ >= kThoroughInterval;
   begin_stage(Stage::processed);
 }

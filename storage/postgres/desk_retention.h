@@ -21,13 +21,15 @@ class Cleaner {
   Cleaner(const Cleaner&) = delete;
   Cleaner& operator=(const Cleaner&) = delete;
 
-  // See OutboxDesk::clean(). Throws what a Desk throws; the next call begins a new pass.
+  // See OutboxDesk::clean(). Connects for the step: between two of them nothing is held. Throws
+  // what a Desk throws; the next call begins a new pass.
   CleanStep step(const CleanRequest& request);
 
  private:
   using PaceClock = std::chrono::steady_clock;
   enum class Stage { processed, dead_lettered, attempts, audit, orphans, done };
 
+  CleanStep take_step(const CleanRequest& request);
   void begin_pass();
   void begin_stage(Stage stage);
   void end_stage();
@@ -56,8 +58,10 @@ class Cleaner {
   bool thorough_ = true;
   std::optional<PaceClock::time_point> thorough_at_;
 
-  // While a pass is under way: the open connection, and how far the stage has come.
-  std::unique_ptr<Desk> desk_;
+  std::unique_ptr<Desk> desk_;  // while a step is taken
+
+  // While a pass is under way: how far it and the stage have come.
+  bool under_way_ = false;
   Stage stage_ = Stage::done;
   std::optional<Position> position_;
   std::vector<std::string> over_;  // keys that the last look found, not yet removed

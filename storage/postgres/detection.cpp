@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "storage/mapping/time_forms.h"
 #include "storage/postgres/desk.h"
 #include "storage/postgres/row_reader.h"
+#include "storage/postgres/schema.h"
 
 namespace outbox::postgres {
 namespace {
@@ -99,8 +101,18 @@ bool has_relay_tables(Connection& connection, const Sql& sql) {
   return ask(connection, "SELECT 1 WHERE to_regclass($1::text) IS NOT NULL", sql.rows()).next();
 }
 
-// The first rows as the relay would send them. It joins them with its own tables, which need not be
-// there yet.
+// The relay joins rows with those of its own, of which there need not be any yet: then with an
+// empty table that is gone with the transaction.
+void pretend_relay_rows(Connection& connection) {
+  constexpr std::string_view kCreate = "CREATE TABLE IF NOT EXISTS ";
+  for (const SchemaPart& part : relay_parts("")) {
+    const auto at = part.statement.find(kCreate);
+    if (part.name != "outbox_relay_rows" || at == std::string::npos) continue;
+    connection.command("CREATE TEMP TABLE " + part.statement.substr(at + kCreate.size()));
+  }
+}
+
+// The first rows as the relay would send them.
 std::vector<Message> examples(Connection& connection, const Sql& sql) {
   std::vector<Message> result;
   Rows rows =
@@ -120,6 +132,19 @@ std::vector<Message> examples(Connection& connection, const Sql& sql) {
     result.push_back(std::move(message));
   }
   return result;
+}
+
+// None if the role may not make a temporary table.
+std::vector<Message> examples_before_init(Connection& connection, Table table) {
+  table.relay_schema = "pg_temp";
+  const Sql sql(std::move(table));
+  try {
+    const Transaction undone(connection, Transaction::Kind::write);
+    pretend_relay_rows(connection);
+    return examples(connection, sql);
+  } catch (const Unusable&) {
+    return {};
+  }
 }
 
 // In which unit the table's numbers make times of this century. Empty: as the mapping says.
@@ -162,7 +187,11 @@ TableProposal propose(Connection& connection, const Fit& fit) {
     if (!name.empty()) proposal.columns.emplace_back(choice.key, name);
   }
   proposal.waiting = count_waiting(connection, sql);
-  if (has_relay_tables(connection, sql)) proposal.examples = examples(connection, sql);
+  if (has_relay_tables(connection, sql)) {
+    proposal.examples = examples(connection, sql);
+  } else if (proposal.waiting > 0) {
+    proposal.examples = examples_before_init(connection, sql.table());
+  }
   return proposal;
 }
 

@@ -11,14 +11,19 @@
 
 namespace outbox::postgres {
 
-PostgresDesk::PostgresDesk(const StoreSettings& settings, std::string now)
-    : settings_(settings), now_(std::move(now)) {
+PostgresDesk::PostgresDesk(const StoreSettings& settings, std::string now, std::mutex* turnstile)
+    : settings_(settings), now_(std::move(now)), turnstile_(turnstile) {
   mapping_of(settings);
   location_of(settings);
 }
 
+std::unique_lock<std::mutex> PostgresDesk::wait_turn() const {
+  return turnstile_ == nullptr ? std::unique_lock<std::mutex>() : std::unique_lock(*turnstile_);
+}
+
 template <class Value, class Work>
 Answer<Value> PostgresDesk::work(const Work& work) {
+  const auto turn = wait_turn();
   return answered<Value>([&](Value& value) {
     Desk desk(settings_, now_);
     work(desk, value);
@@ -93,6 +98,7 @@ Answer<bool> PostgresDesk::pause(bool paused, const std::string& reason) {
 }
 
 Answer<CleanStep> PostgresDesk::clean(const CleanRequest& request) {
+  const auto turn = wait_turn();
   return answered<CleanStep>([&](CleanStep& step) {
     if (!cleaner_) cleaner_ = std::make_unique<Cleaner>(settings_, now_);
     step = cleaner_->step(request);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,13 @@
 
 namespace outbox::postgres {
 
-// One connection, opened for each question: a desk that nobody asks holds nothing. A clean-up keeps
-// one of its own from its first step to its last.
+// One connection, opened for each question: a desk that nobody asks holds nothing.
 class PostgresDesk final : public OutboxDesk {
  public:
-  // `now`: SQL for the present time. Throws SettingsError.
-  explicit PostgresDesk(const StoreSettings& settings, std::string now = kServerNow);
+  // `now`: SQL for the present time. `turnstile`: held while a connection is open, so that desks
+  // which share it have one between them; it outlives them. Throws SettingsError.
+  explicit PostgresDesk(const StoreSettings& settings, std::string now = kServerNow,
+                        std::mutex* turnstile = nullptr);
 
   Answer<Backlog> backlog() override;
   Answer<std::vector<MessageSummary>> messages(const MessageFilter& filter) override;
@@ -36,6 +38,7 @@ class PostgresDesk final : public OutboxDesk {
   Answer<CleanStep> clean(const CleanRequest& request) override;
 
  private:
+  std::unique_lock<std::mutex> wait_turn() const;
   template <class Value, class Work>
   Answer<Value> work(const Work& work);
   Answer<std::uint64_t> treat(const DeadLetterFilter& filter, const Treatment& treatment,
@@ -43,6 +46,7 @@ class PostgresDesk final : public OutboxDesk {
 
   const StoreSettings settings_;
   const std::string now_;
+  std::mutex* const turnstile_;
   std::unique_ptr<Cleaner> cleaner_;  // once there is something to clean
 };
 

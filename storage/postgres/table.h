@@ -14,6 +14,7 @@ namespace outbox::postgres {
 
 struct Table {
   std::string schema;
+  std::string relay_schema{};  // of the relay's tables; empty: the same
   std::int64_t oid = 0;
   Mapping mapping;  // names as the table spells them; its `table` is the key of the relay's rows
   std::vector<TableColumn> columns;
@@ -22,7 +23,9 @@ struct Table {
   std::string type_of(const std::string& column) const;
   std::string qualified() const { return quoted(schema) + "." + quoted(mapping.table); }
   // A table of the relay's, beside this one.
-  std::string beside(const std::string& name) const { return quoted(schema) + "." + name; }
+  std::string beside(const std::string& name) const {
+    return quoted(relay_schema.empty() ? schema : relay_schema) + "." + name;
+  }
   // Like Mapping's; a due time is needed as a type that holds one.
   bool holds_failed() const;
 };

@@ -69,7 +69,7 @@ TEST_CASE("a log that was removed is not shared with the one that is there now")
   {
     sqlite::Connection too_early(fixture.path(), 1s);
     CHECK_THROWS_WITH_AS(too_early.require_wal(), doctest::Contains("removed while it was in use"),
-                         sqlite::Unusable);
+                         Unusable);
   }
   old.reset();
   sqlite::Connection anew(fixture.path(), 1s);

@@ -270,7 +270,9 @@ def test_a_table_that_is_there_already_is_detected_and_adopted(world, server):
     outbox.sql(FOREIGN)
     done = outbox.command("mapping", "detect")
     assert done.returncode == 0 and "orders.OutboxMessages" in done.stdout, done
-    assert "preset: dotnet" in done.stdout and "rows that would be sent: 5" in done.stdout
+    assert "preset: dotnet" in done.stdout and "rows that would be sent: 5; the first:" in done.stdout
+    assert '{"n": 4}' in done.stdout, done.stdout
+    assert outbox.sql("SELECT count(*) FROM pg_class WHERE relname LIKE 'outbox_relay%'") == "0"
     table = ["--table", "orders.OutboxMessages", "--preset", "dotnet"]
     assert outbox.command("init", "--apply", *table).returncode == 0
     findings = outbox.doctor(*table)[1]

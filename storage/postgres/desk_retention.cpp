@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kLookedAtOnce = 1000;
 constexpr std::size_t kRemovedAtOnce = 5000;
 constexpr auto kThoroughInterval = std::chrono::hours{24};
-constexpr int kRest = 4;  // a clean-up works at most a fifth of the time
+constexpr int kRest = 2;  // a clean-up works at most a third of the time
 constexpr auto kRestMin = std::chrono::milliseconds{1};
 constexpr auto kBusyRest = std::chrono::milliseconds{20};
 

@@ -65,4 +65,17 @@ Adopted compare_signature(const std::string& written, const Mapping& mapping) {
   return {Adopted::Answer::as_another, difference(before, now)};
 }
 
+std::string begun_otherwise(const std::string& table, const std::string& database,
+                            const Adopted& before) {
+  const std::string as_before =
+      before.difference.empty()
+          ? ""
+          : fmt::format("to go on as before, set {}; else ", before.difference);
+  return fmt::format(
+      "the columns or states of the table {} in {} are other ones than the relay began with, so "
+      "that rows may be taken for others: {}say what is to become of the rows with outbox-relay "
+      "adopt",
+      table, database, as_before);
+}
+
 }  // namespace outbox

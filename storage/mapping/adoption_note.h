@@ -21,4 +21,8 @@ std::string signature_of(const Mapping& mapping);
 // What a signature that was written down says about the mapping of today.
 Adopted compare_signature(const std::string& written, const Mapping& mapping);
 
+// That it is not that of the beginning, and what to do.
+std::string begun_otherwise(const std::string& table, const std::string& database,
+                            const Adopted& before);
+
 }  // namespace outbox

@@ -121,7 +121,8 @@ Finding adopted_as_another(const std::string& table, const std::string& differen
                              ? "Say"
                              : fmt::format("To go on as before, set {}; else say", difference))}; else say what is to become of the rows as "
                          "they are now with `outbox-relay adopt`.",
-                         difference)};
+                         difference)
+};
 }
 
 }  // namespace outbox

@@ -155,14 +155,6 @@ void mark(Connection& connection, Marker& marker, const std::vector<OpenRow>& ro
   transaction.commit();
 }
 
-Unusable other(Connection& connection, const Sql& sql, const Adopted& before) {
-  return Unusable(fmt::format(
-      "the columns or states of the table {} in {} are other ones than the relay began with, so "
-      "that rows may be taken for others: to go on as before, set {}; else say what is to become "
-      "of the rows with outbox-relay adopt",
-      sql.outbox(), connection.label(), before.difference));
-}
-
 }  // namespace
 
 Adopted adopted(Connection& connection, const Sql& sql) {
@@ -178,7 +170,8 @@ void require_adoption(Connection& connection, const Sql& sql, const std::string&
   if (!sql.mapping().foreign) return;
   const Adopted before = adopted(connection, sql);
   if (before.answer == Adopted::Answer::yes) return;
-  if (before.answer == Adopted::Answer::as_another) throw other(connection, sql, before);
+  if (before.answer == Adopted::Answer::as_another)
+    throw Unusable(begun_otherwise(sql.outbox(), connection.label(), before));
   const WallTime fresh = time_now(connection, now) - kFreshAge;
   OpenRows open(connection, sql);
   for (auto rows = open.next(); !rows.empty(); rows = open.next()) {
@@ -207,7 +200,8 @@ void require_adopted(Connection& connection, const Sql& sql) {
 void require_no_other(Connection& connection, const Sql& sql) {
   if (!sql.mapping().foreign) return;
   const Adopted before = adopted(connection, sql);
-  if (before.answer == Adopted::Answer::as_another) throw other(connection, sql, before);
+  if (before.answer == Adopted::Answer::as_another)
+    throw Unusable(begun_otherwise(sql.outbox(), connection.label(), before));
 }
 
 AdoptionCount count_old_rows(Connection& connection, const Sql& sql, const std::string& now) {

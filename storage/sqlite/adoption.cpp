@@ -147,18 +147,6 @@ std::uint64_t count_others(Connection& connection, const Sql& sql) {
   return rows.next() ? static_cast<std::uint64_t>(rows.integer(0)) : 0;
 }
 
-Unusable other(Connection& connection, const std::string& outbox, const Adopted& before) {
-  const std::string as_before =
-      before.difference.empty()
-          ? ""
-          : fmt::format("to go on as before, set {}; else ", before.difference);
-  return Unusable(fmt::format(
-      "the columns or states of the table {} in {} are other ones than the relay began with, so "
-      "that rows may be taken for others: {}say what is to become of the rows with outbox-relay "
-      "adopt",
-      outbox, connection.path(), as_before));
-}
-
 }  // namespace
 
 Adopted adopted(Connection& connection, const Mapping& mapping) {
@@ -174,7 +162,8 @@ void require_adoption(Connection& connection, const Sql& sql, const Clocks& cloc
   const std::string& outbox = sql.mapping().table;
   const Adopted before = adopted(connection, sql.mapping());
   if (before.answer == Adopted::Answer::yes) return;
-  if (before.answer == Adopted::Answer::as_another) throw other(connection, outbox, before);
+  if (before.answer == Adopted::Answer::as_another)
+    throw Unusable(begun_otherwise(outbox, connection.path(), before));
   if (const auto old = first_old_row(connection, sql, clocks.wall())) {
     throw Unusable(fmt::format(
         "the table {} in {} holds rows to be sent {}, and this is the first relay on it: say what "
@@ -197,7 +186,8 @@ void require_adopted(Connection& connection, const Mapping& mapping) {
 void require_no_other(Connection& connection, const Mapping& mapping) {
   if (!mapping.foreign) return;
   const Adopted before = adopted(connection, mapping);
-  if (before.answer == Adopted::Answer::as_another) throw other(connection, mapping.table, before);
+  if (before.answer == Adopted::Answer::as_another)
+    throw Unusable(begun_otherwise(mapping.table, connection.path(), before));
 }
 
 AdoptionCount adopt(Connection& connection, const Sql& sql, const AdoptionOrder& order,

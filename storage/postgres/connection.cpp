@@ -16,6 +16,7 @@ namespace {
 constexpr int kKeepaliveIdle = 10;     // seconds
 constexpr int kKeepaliveInterval = 5;  // seconds
 constexpr int kKeepaliveCount = 3;
+constexpr Duration kConnectMax = std::chrono::seconds{5};
 constexpr int kServerVersionMin = 120000;
 constexpr std::size_t kApplicationNameMax = 63;
 
@@ -74,7 +75,8 @@ Connection::Connection(const ConnectionSettings& settings) : settings_(settings)
   for (const Host& host : settings_.location.hosts) {
     // A server that says nothing must not use up the others' time.
     const auto now = WorkClock::now();
-    const auto share = (until_ - now) / static_cast<int>(left--);
+    const auto most = std::min<WorkClock::duration>(until_ - now, kConnectMax);
+    const auto share = most / static_cast<int>(left--);
     const std::string problem = connect(host, now + share, unusable);
     if (problem.empty()) return;
     reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", problem);
@@ -132,6 +134,9 @@ std::string Connection::connect(const Host& host, WorkClock::time_point until, b
     return text;
   }
   PQsetnonblocking(connection_.get(), 1);
+  // What a trigger has to say is nobody's business here.
+  PQsetNoticeReceiver(
+      connection_.get(), [](void*, const PGresult*) {}, nullptr);
   const std::string problem = examine();
   unusable = unusable || !problem.empty();
   return problem;

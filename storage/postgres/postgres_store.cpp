@@ -16,6 +16,7 @@ constexpr Duration kExamineInterval = std::chrono::milliseconds{500};
 constexpr int kTriesMax = 3;
 constexpr Duration kPauseMin = std::chrono::milliseconds{100};
 constexpr Duration kPauseMax = std::chrono::seconds{5};
+constexpr std::chrono::hours kFarAhead{24 * 365};  // a due time may be infinity
 constexpr Duration kTermUnknown = std::chrono::seconds{30};
 
 // What was found out in a transaction that must not go on.
@@ -67,6 +68,9 @@ Turn PostgresStore::turn(const TurnRequest& request) {
     return busy(error.what());
   } catch (const SchemaChanged& error) {
     close();
+    // On a new connection again: not our statements are out of date, but a row's own trigger.
+    if (schema_changed_ == request.number) careful_turns_ = kCarefulTurns;
+    schema_changed_ = request.number;
     return busy(error.what());
   } catch (const Unusable& error) {
     close();
@@ -85,7 +89,7 @@ Turn PostgresStore::attempt(const TurnRequest& request) {
   for (int tries = 0; tries < kTriesMax + static_cast<int>(request.settlements.size()); ++tries) {
     open();
     session_->connection.begin_work();
-    session_->settler.set_careful(careful_turns_ > 0);
+    session_->settler.set_careful(careful_turns_ > 0, schema_changed_ == request.number);
     work.turn = {};
     work.examined = false;
     try {
@@ -227,7 +231,9 @@ Selection PostgresStore::select(Work& work) {
   work.turn.more = selection.more;
   work.turn.wants_solitude = selection.wants_solitude;
   if (selection.next_due) {
-    work.turn.next_due = std::max<Duration>(*selection.next_due - work.scenery.now, Duration{0});
+    const auto ahead = std::clamp<std::chrono::microseconds>(
+        *selection.next_due - work.scenery.now, std::chrono::microseconds{0}, kFarAhead);
+    work.turn.next_due = ahead;
   }
   return selection;
 }

@@ -71,7 +71,8 @@ class PostgresStore final : public OutboxStore {
   std::unique_ptr<Session> session_;
   std::optional<Time> examined_at_;
   std::size_t careful_turns_ = 0;
-  std::optional<std::uint64_t> last_written_;  // number of the last turn that tried to write
+  std::optional<std::uint64_t> last_written_;    // number of the last turn that tried to write
+  std::optional<std::uint64_t> schema_changed_;  // number of the last turn that met that
   bool leases_lost_ = false;
 
   // After a failure to connect: why, and when the next try is due.

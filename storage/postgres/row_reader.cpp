@@ -203,7 +203,11 @@ Message RowReader::read(const Rows& rows, std::uint64_t payload_max, ServerTime 
     }
   }
   std::optional<WallTime> occurred;
-  if (!rows.null(kOccurred)) occurred = wall(rows.time(kOccurred));
+  if (!rows.null(kOccurred)) {
+    occurred = from_milliseconds(
+        static_cast<double>(wall(rows.time(kOccurred)).time_since_epoch().count()));
+    if (!occurred) defects.add(names.occurred_on, "holds no time of the years 0 to 9999");
+  }
   if (!rows.null(kOccurredText)) {
     occurred = read_time(rows.text(kOccurredText), sql_.mapping().times);
     if (!occurred) defects.add(names.occurred_on, "holds no time");

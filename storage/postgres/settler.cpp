@@ -282,27 +282,34 @@ void Settler::try_update(const Items& items, const char* state, const Holder& ho
     }
   }
   if (careful_) connection_.command("SAVEPOINT outbox_relay_row");
+  std::string refusal;
   try {
     const std::set<std::string> changed = update(items, state, holder);
     if (careful_) connection_.command("RELEASE SAVEPOINT outbox_relay_row");
     for (Item* item : items) {
       if (changed.contains(item->key)) item->written = Written::in_place;
     }
+    return;
   } catch (const ServerError& error) {
     if (!is_refusal(error)) throw;
     if (!careful_) throw NeedsCare(error.what());
-    connection_.command(
-        "ROLLBACK TO SAVEPOINT outbox_relay_row; RELEASE SAVEPOINT outbox_relay_row");
-    if (single) {
-      if (refusing_.size() >= kRefusingMax) refusing_.clear();
-      refusing_.insert(items.front()->key);
-      items.front()->refused = true;
-      return isolate(*items.front(), error.what(), settled);
-    }
-    const auto middle = items.begin() + static_cast<std::ptrdiff_t>(items.size() / 2);
-    try_update({items.begin(), middle}, state, holder, settled);
-    try_update({middle, items.end()}, state, holder, settled);
+    refusal = error.what();
+  } catch (const SchemaChanged& error) {
+    if (!careful_ || !fresh_) throw;
+    refusal = error.what();  // of what a trigger names
   }
+  connection_.command("ROLLBACK TO SAVEPOINT outbox_relay_row; RELEASE SAVEPOINT outbox_relay_row");
+  if (single) return refuse(*items.front(), refusal, settled);
+  const auto middle = items.begin() + static_cast<std::ptrdiff_t>(items.size() / 2);
+  try_update({items.begin(), middle}, state, holder, settled);
+  try_update({middle, items.end()}, state, holder, settled);
+}
+
+void Settler::refuse(Item& item, const std::string& error, Settled& settled) {
+  if (refusing_.size() >= kRefusingMax) refusing_.clear();
+  refusing_.insert(item.key);
+  item.refused = true;
+  isolate(item, error, settled);
 }
 
 // The keys of those that were changed: none if the table has no column for it.

@@ -53,8 +53,12 @@ class Settler {
   void settle(std::span<const Settlement> settlements, const Holder& holder, Settled& settled);
   std::vector<BuriedRow> bury(const std::vector<Killer>& killers, const Holder& holder);
 
-  // Rows are written under savepoints: slower, but one refusal spoils no other.
-  void set_careful(bool careful) { careful_ = careful; }
+  // Rows are written under savepoints: slower, but one refusal spoils no other. `fresh`: the
+  // statements were made since something was found missing, so that a row's trigger lacks it.
+  void set_careful(bool careful, bool fresh) {
+    careful_ = careful;
+    fresh_ = fresh;
+  }
   void keep_attempts(AttemptsKept kept) { kept_ = kept; }
 
  private:
@@ -104,6 +108,7 @@ class Settler {
   std::set<std::string> update(const Items& items, const char* state, const Holder& holder);
   static void write_beside(Item& item, const std::map<std::string, Look>& looks,
                            const Holder& holder);
+  void refuse(Item& item, const std::string& error, Settled& settled);
   static void isolate(const Item& item, const std::string& error, Settled& settled);
   void keep(const Items& items, const Holder& holder, Settled& settled);
   void log(const Items& items, const Holder& holder);
@@ -118,6 +123,7 @@ class Settler {
   SideRows& side_rows_;
   AttemptsKept kept_ = AttemptsKept::failures;
   bool careful_ = false;
+  bool fresh_ = false;
   std::set<std::string> refusing_;  // rows that refused before: written one by one
   Query end_leases_;
   Query end_any_leases_;

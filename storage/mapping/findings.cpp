@@ -111,18 +111,14 @@ Finding adopted_as_another(const std::string& table, const std::string& differen
   return {
       .severity = Severity::error,
       .code = "adopted_otherwise",
-      .what = fmt::format("The columns or states of {} are other ones than the relay began "
-                          "with.",
+      .what = fmt::format("The columns or states of {} are other ones than the relay began with.",
                           table),
       .why = "Rows might be taken for others: the relay refuses to go on.",
       .fix = fmt::format("{} what is to become of the rows as they are now with `outbox-relay "
                          "adopt`.",
                          difference.empty()
                              ? "Say"
-                             : fmt::format("To go on as before, set {}; else say", difference))}; else say what is to become of the rows as "
-                         "they are now with `outbox-relay adopt`.",
-                         difference)
-};
+                             : fmt::format("To go on as before, set {}; else say", difference))};
 }
 
 }  // namespace outbox

@@ -1,6 +1,7 @@
 // The parts of the doctor: each looks at one side of a database and adds what it finds.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ using Findings = std::vector<Finding>;
 // Durability, role of the server, version, pooler, what holds back the clean-up of dead rows.
 // False if the server is a read replica, where nothing else matters.
 bool check_server(Connection& connection, Findings& findings);
+
+// Those that have been open for so long: no old row versions are cleaned up meanwhile.
+void check_transactions(Connection& connection, std::chrono::minutes age, Findings& findings);
 
 // Tables, columns, indexes. False if the outbox's rows can't be looked at.
 bool check_schema(Connection& connection, const StoreSettings& settings, Findings& findings);

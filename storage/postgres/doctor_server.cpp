@@ -9,6 +9,7 @@
 namespace outbox::postgres {
 namespace {
 
+constexpr std::chrono::minutes kLongTransaction{5};
 constexpr int kMaintainedMin = 14;  // older ones get no corrections any more
 
 std::string setting(Connection& connection, const char* name) {
@@ -120,10 +121,10 @@ constexpr const char* kOldTransactions =
     "FROM pg_catalog.pg_stat_activity AS a WHERE a.datname = current_database() "
     "AND a.pid <> pg_backend_pid() AND a.backend_type = 'client backend' "
     "AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) "
-    "AND a.xact_start < clock_timestamp() - interval '5 minutes' ORDER BY a.xact_start LIMIT 5";
+    "AND a.xact_start < clock_timestamp() - $1 * interval '1 minute' ORDER BY a.xact_start LIMIT 5";
 
-void check_transactions(Connection& connection, Findings& findings) {
-  Rows rows = ask(connection, kOldTransactions);
+void check_idle(Connection& connection, std::chrono::minutes age, Findings& findings) {
+  Rows rows = ask(connection, kOldTransactions, age.count());
   while (rows.next()) {
     findings.push_back(
         {.severity = Severity::warning,
@@ -141,12 +142,13 @@ void check_transactions(Connection& connection, Findings& findings) {
 }
 
 // In two-phase commit.
-void check_prepared(Connection& connection, Findings& findings) {
+void check_prepared(Connection& connection, std::chrono::minutes age, Findings& findings) {
   Rows rows = ask(connection,
                   "SELECT gid, (extract(epoch FROM clock_timestamp() - prepared) / 60)::int8 "
                   "FROM pg_catalog.pg_prepared_xacts WHERE database = current_database() "
-                  "AND prepared < clock_timestamp() - interval '5 minutes' "
-                  "ORDER BY prepared LIMIT 5");
+                  "AND prepared < clock_timestamp() - $1 * interval '1 minute' "
+                  "ORDER BY prepared LIMIT 5",
+                  age.count());
   while (rows.next()) {
     findings.push_back(
         {.severity = Severity::warning,
@@ -180,6 +182,11 @@ void check_insight(Connection& connection, Findings& findings) {
 
 }  // namespace
 
+void check_transactions(Connection& connection, std::chrono::minutes age, Findings& findings) {
+  check_idle(connection, age, findings);
+  check_prepared(connection, age, findings);
+}
+
 bool check_server(Connection& connection, Findings& findings) {
   check_version(connection, findings);
   if (!check_replica(connection, findings)) return false;
@@ -188,8 +195,7 @@ bool check_server(Connection& connection, Findings& findings) {
   check_encoding(connection, findings);
   check_autovacuum(connection, findings);
   check_pooler(connection, findings);
-  check_transactions(connection, findings);
-  check_prepared(connection, findings);
+  check_transactions(connection, kLongTransaction, findings);
   check_insight(connection, findings);
   return true;
 }

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "relay/outbox_store.h"
-#include "storage/sqlite/connection.h"
 #include "storage/mapping/value.h"
+#include "storage/sqlite/connection.h"
 
 namespace outbox::sqlite {
 

@@ -6,6 +6,7 @@
 #include "storage/postgres/adoption.h"
 #include "storage/postgres/detection.h"
 #include "storage/postgres/doctor.h"
+#include "storage/postgres/doctor_checks.h"
 #include "storage/postgres/schema.h"
 #include "tests/conformance/postgres_fixture.h"
 #include "tests/conformance/store_cases.h"
@@ -286,6 +287,22 @@ TEST_CASE("a plan that reads a table from one end to the other is told from one 
   CHECK(reads_all(plan(above("Limit", above("Sort", keyed))), "t"));
   CHECK_FALSE(reads_all(plan(above("Sort", above("Limit", keyed))), "t"));
   CHECK_FALSE(reads_all("no plan", "t"));
+}
+
+TEST_CASE("a transaction that keeps old row versions from being cleaned up is named") {
+  PostgresFixture fixture;
+  postgres::Connection doctor(postgres::connection_settings(fixture.settings(), "doctor"));
+  postgres::Findings findings;
+  fixture.application().begin_work();
+  fixture.application().command("BEGIN; CREATE TEMP TABLE written (n int)");
+  postgres::check_transactions(doctor, std::chrono::minutes{5}, findings);
+  CHECK(findings.empty());
+  postgres::check_transactions(doctor, std::chrono::minutes{0}, findings);
+  fixture.application().command("ROLLBACK");
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].code == "long_transaction");
+  CHECK(findings[0].what.find("outbox-relay test") != std::string::npos);
+  CHECK(findings[0].fix.starts_with("SELECT pg_terminate_backend("));
 }
 
 TEST_CASE("a table is recognised by its columns, and named as the settings need it") {

@@ -138,21 +138,6 @@ def test_a_wrong_index_is_named_with_the_plan(outbox):
     assert "query_plan" not in outbox.doctor()[1]
 
 
-def test_transactions_that_hold_back_the_clean_up_are_named(server, outbox):
-    outbox.sql("UPDATE outbox_relay_meta SET value = value")
-    findings = outbox.doctor()[1]
-    assert "long_transaction" not in findings
-    halted = postgres.postgresql.PostgreSql(max_prepared_transactions="4")
-    try:
-        halted.start()
-        other = postgres.PostgresOutbox(halted)
-        other.sql("BEGIN; INSERT INTO outbox_messages (id, event_type, payload) "
-                  "VALUES ('a', 't', ''); PREPARE TRANSACTION 'forgotten'")
-        assert "prepared_transaction" not in other.doctor()[1], "five minutes are given"
-    finally:
-        halted.stop()
-
-
 def test_a_read_replica_is_refused(server):
     outbox = postgres.PostgresOutbox(server)
     copy = postgres.postgresql.PostgreSql()
@@ -252,6 +237,14 @@ def test_doctor_names_each_grant_that_is_revoked(outbox, least):
         assert kind in finding["fix"] and name in finding["fix"], (privilege, thing, finding)
         outbox.sql(finding["fix"])
         assert "grant_missing" not in outbox.doctor(role=least)[1], (privilege, thing)
+
+
+def test_policies_that_hide_rows_from_the_role_are_named(outbox, least):
+    outbox.insert("hidden")
+    outbox.sql("ALTER TABLE outbox_messages ENABLE ROW LEVEL SECURITY")
+    finding = outbox.doctor(role=least)[1]["row_security"]
+    apply(outbox, finding)
+    assert [row["id"] for row in outbox.lines("messages", "find", role=least)] == ["hidden"]
 
 
 FOREIGN = """

@@ -208,7 +208,7 @@ TEST_CASE("what an older program did not write down of a mapping makes it no oth
     const auto mapping = sqlite::require_outbox(connection, sqlite::mapping_of(fixture.settings()));
     return sqlite::adopted(connection, mapping).answer;
   };
-  using Answer = sqlite::Adopted::Answer;
+  using Answer = Adopted::Answer;
   CHECK(answer_to(R"({"columns.status": "Status"})") == Answer::yes);
   CHECK(answer_to(R"({"columns.status": "State"})") == Answer::as_another);
   CHECK(answer_to(R"({"columns.status": "Status", "columns.colour": "Red"})") ==

@@ -438,23 +438,39 @@ def test_a_large_table_does_not_take_the_doctor_long(world):
     assert time.monotonic() - start < 15
 
 
-def test_the_page_lists_exactly_the_codes_that_the_program_knows():
-    root = pathlib.Path(ROOT)
-    sources = [*(root / "storage" / "sqlite").glob("doctor*.cpp"),
-               *(root / "relay" / "app").glob("command_*.cpp"),
-               root / "publishers" / "http" / "broker_test.cpp"]
+def codes_in(*sources):
     known = set()
     for path in sources:
         text = path.read_text(encoding="utf-8")
         for value in re.findall(r"\.code =([^;]*?),\n", text):
             known |= set(re.findall(r'"([a-z_0-9]+)"', value))
         known |= set(re.findall(r'"(broker_[a-z]+)"', text))
+    return known
+
+
+SHARED_FINDINGS = pathlib.Path(ROOT) / "storage" / "mapping" / "findings.cpp"
+
+
+def test_the_page_lists_exactly_the_codes_that_the_program_knows():
+    root = pathlib.Path(ROOT)
+    known = codes_in(*(root / "storage" / "sqlite").glob("doctor*.cpp"), SHARED_FINDINGS,
+                     *(root / "relay" / "app").glob("command_*.cpp"),
+                     root / "publishers" / "http" / "broker_test.cpp")
     page = (root / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", page, re.MULTILINE)
     listed = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
     assert len(known) > 30 and known <= listed, known - listed
     conditions = {"table", "ready", "drained"}
     assert listed - known - conditions == set()
+
+
+def test_the_page_of_postgresql_lists_exactly_the_codes_of_its_doctor():
+    root = pathlib.Path(ROOT)
+    known = codes_in(*(root / "storage" / "postgres").glob("doctor*.cpp"), SHARED_FINDINGS)
+    page = (root / "docs" / "postgresql.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|[^|]*\| (`[a-z_`, ]+`) \|$", page, re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)}
+    assert len(known) > 20 and known == listed, known ^ listed
 
 
 DOTNET = """CREATE TABLE "OutboxMessages" ("Id" TEXT NOT NULL PRIMARY KEY, "Type" TEXT NOT NULL,

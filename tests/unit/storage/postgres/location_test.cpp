@@ -1,10 +1,11 @@
 // URLs of PostgreSQL servers, and names of tables.
+#include "storage/postgres/location.h"
+
 #include <doctest/doctest.h>
 
 #include <fstream>
 
 #include "storage/postgres/dialect.h"
-#include "storage/postgres/location.h"
 #include "tests/temporary_folder.h"
 
 namespace outbox::postgres {

@@ -292,3 +292,63 @@ def test_init_check_tells_what_is_missing(server):
     assert done.returncode == 5 and "outbox_relay_leases" in done.stdout, done
     assert outbox.command("init", "--apply").returncode == 0
     assert outbox.command("init", "--check").returncode == 0
+
+
+STATELESS = """
+CREATE SCHEMA orders;
+CREATE TABLE orders.outbox (id uuid PRIMARY KEY, aggregatetype text NOT NULL,
+  aggregateid text NOT NULL, type text NOT NULL, payload jsonb);
+INSERT INTO orders.outbox SELECT gen_random_uuid(), 'order', 'k' || n, 'order.placed',
+  jsonb_build_object('n', n) FROM generate_series(0, 4) AS n;
+"""
+
+
+@pytest.mark.parametrize("create,name,preset", [(FOREIGN, "OutboxMessages", "dotnet"),
+                                                (STATELESS, "outbox", "debezium")])
+def test_on_a_foreign_table_the_role_of_init_grants_suffices_too(world, server, create, name,
+                                                                 preset):
+    outbox = postgres.PostgresOutbox(server, create=False)
+    outbox.sql(create)
+    role = f"relay_{outbox.database}"
+    server.psql(f"CREATE ROLE {role} LOGIN")
+    table = ["--table", f"orders.{name}", "--preset", preset]
+    assert outbox.command("init", "--apply", *table).returncode == 0
+    done = outbox.command("init", "--grants", role, *table)
+    assert done.returncode == 0, done
+    outbox.sql("REVOKE ALL ON SCHEMA public FROM PUBLIC; " + done.stdout)
+    done = outbox.command("adopt", "--all", *table, role=role)
+    assert done.returncode == 0, done
+    receiver = world.receiver()
+    receiver.rules({"types": ["order.placed"], "status": 422, "times": 1})
+    outbox.url = outbox.url_of(role)
+    relay = world.relay(outbox, receiver, {
+        "store": {"table": f"orders.{name}", "preset": preset},
+        "retention": {"processed": "0s", "interval": "1s"}})
+    left = f'SELECT count(*) FROM orders."{name}"'
+    until(lambda: outbox.sql(left) == "1", 30, lambda: f"{outbox.sql(left)} are left")
+    letters = outbox.lines("dead-letters", "list", *table, role=role)
+    assert len(letters) == 1, letters
+    done = outbox.command("dead-letters", "redrive", "--yes", *table, role=role)
+    assert done.returncode == 0, done
+    until(lambda: outbox.sql(left) == "0", 30, "the redriven one is delivered and removed")
+    assert "grant_missing" not in outbox.doctor(*table, role=role)[1]
+    assert relay.stop() == 0
+    outbox.sql(f"DROP OWNED BY {role}")
+    server.psql(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_a_relay_that_samples_and_cleans_up_has_two_connections_at_most(world, outbox):
+    outbox.sql("INSERT INTO outbox_messages (id, event_type, payload, status, processed_on_utc) "
+               "SELECT 'old-' || n, 't', '', 'Processed', clock_timestamp() - interval '2 days' "
+               "FROM generate_series(1, 20000) AS n")
+    world.relay(outbox, "null:", {"retention": {"processed": "24h", "interval": "1s", "chunk": 100},
+                                  "metrics": {"sampleInterval": "1s"}})
+    seen = set()
+
+    def cleaned():
+        seen.add(int(outbox.sql("SELECT count(*) FROM pg_stat_activity WHERE datname = "
+                                "current_database() AND application_name LIKE 'outbox-relay%'")))
+        return outbox.states() == {}
+
+    until(cleaned, 60, "the old rows are gone")
+    assert max(seen) <= 2, seen

@@ -1,5 +1,7 @@
 """Operators' commands on an outbox in PostgreSQL: the desk, doctor, grants, foreign tables."""
 
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -352,3 +354,24 @@ def test_a_relay_that_samples_and_cleans_up_has_two_connections_at_most(world, o
 
     until(cleaned, 60, "the old rows are gone")
     assert max(seen) <= 2, seen
+
+
+@pytest.mark.skipif(not os.path.exists(postgres.pgbouncer.POOLER), reason="no pgbouncer")
+def test_the_commands_work_through_a_pooler_and_doctor_knows_it(world, server, scene):
+    outbox, receiver, _ = scene
+    pooler = postgres.pgbouncer.PgBouncer(server, pool=2)
+    world.finally_do(pooler.stop)
+    pooler.start()
+    url = f"postgres://postgres@127.0.0.1:{pooler.port}/{outbox.database}"
+    receiver.rules()
+    for words in (["init", "--check"], ["init", "--grants", "relay"], ["status"],
+                  ["messages", "find", "--state", "dead-lettered"], ["messages", "show", "good"],
+                  ["dead-letters", "list"], ["dead-letters", "export"], ["pause"], ["resume"],
+                  ["dead-letters", "discard", "bad-2", "--yes"],
+                  ["dead-letters", "redrive", "--yes"], ["mapping", "detect"]):
+        done = run_command(*words, "--store", url)
+        assert done.returncode == 0 or words == ["status"], done
+    until(lambda: outbox.states() == {"Processed": 2}, 20, lambda: f"{outbox.states()}")
+    done = run_command("doctor", "--store", url, "-o", "json")
+    assert "pooler" in {finding["code"] for finding in json.loads(done.stdout)}, done
+    assert "pooler" not in outbox.doctor()[1]

@@ -111,20 +111,20 @@ std::string Connection::connect(const Host& host, WorkClock::time_point until, b
   names.push_back(nullptr);
   values.push_back(nullptr);
   broken_ = false;
-  connection_.reset(PQconnectStartParams(names.data(), values.data(), 0));
+  connection_.reset(libpq().PQconnectStartParams(names.data(), values.data(), 0));
   const std::string where = host.name + ":" + host.port;
   try {
     auto state = PGRES_POLLING_WRITING;
-    while (connection_ && PQstatus(connection_.get()) != CONNECTION_BAD &&
+    while (connection_ && libpq().PQstatus(connection_.get()) != CONNECTION_BAD &&
            state != PGRES_POLLING_OK && state != PGRES_POLLING_FAILED) {
       wait(state == PGRES_POLLING_READING ? POLLIN : POLLOUT, until);
-      state = PQconnectPoll(connection_.get());
+      state = libpq().PQconnectPoll(connection_.get());
     }
   } catch (const Lost&) {
     return fmt::format("{} did not answer in time", where);
   }
-  if (PQstatus(connection_.get()) != CONNECTION_OK) {
-    const std::string text = tidy(PQerrorMessage(connection_.get()));
+  if (libpq().PQstatus(connection_.get()) != CONNECTION_OK) {
+    const std::string text = tidy(libpq().PQerrorMessage(connection_.get()));
     // The protocol gives a reason in words only: there is no result to ask for its code.
     for (const char* sign :
          {"password authentication failed", "no pg_hba.conf entry", "does not exist", "certificate",
@@ -133,9 +133,9 @@ std::string Connection::connect(const Host& host, WorkClock::time_point until, b
     }
     return text;
   }
-  PQsetnonblocking(connection_.get(), 1);
+  libpq().PQsetnonblocking(connection_.get(), 1);
   // What a trigger has to say is nobody's business here.
-  PQsetNoticeReceiver(
+  libpq().PQsetNoticeReceiver(
       connection_.get(), [](void*, const PGresult*) {}, nullptr);
   const std::string problem = examine();
   unusable = unusable || !problem.empty();
@@ -144,7 +144,7 @@ std::string Connection::connect(const Host& host, WorkClock::time_point until, b
 
 // Why the server that answered won't do.
 std::string Connection::examine() {
-  const char* encoding = PQparameterStatus(connection_.get(), "server_encoding");
+  const char* encoding = libpq().PQparameterStatus(connection_.get(), "server_encoding");
   ascii_ = encoding != nullptr && std::string_view(encoding) == "SQL_ASCII";
   utf8_ = encoding != nullptr && std::string_view(encoding) == "UTF8";
   begin_ = begin_sql(settings_, ascii_);
@@ -154,12 +154,12 @@ std::string Connection::examine() {
   }
   const Result result =
       run("SELECT pg_catalog.pg_backend_pid()::int8, pg_catalog.pg_is_in_recovery()", {});
-  const char* process = PQgetvalue(result.get(), 0, 0);
+  const char* process = libpq().PQgetvalue(result.get(), 0, 0);
   std::uint64_t number = 0;
   for (int i = 0; i < 8; ++i) number = number << 8 | static_cast<unsigned char>(process[i]);
   // A pooler makes up a number of its own.
-  prepares_ = number == static_cast<std::uint64_t>(PQbackendPID(connection_.get()));
-  if (settings_.must_write && *PQgetvalue(result.get(), 0, 1) != 0) {
+  prepares_ = number == static_cast<std::uint64_t>(libpq().PQbackendPID(connection_.get()));
+  if (settings_.must_write && *libpq().PQgetvalue(result.get(), 0, 1) != 0) {
     return fmt::format(
         "{} is a read replica: connect to the primary (store.url may name several "
         "servers, of which the relay takes the one that can be written to)",
@@ -171,7 +171,7 @@ std::string Connection::examine() {
 void Connection::begin_work() { until_ = WorkClock::now() + settings_.timeout; }
 
 bool Connection::in_transaction() const {
-  return PQtransactionStatus(connection_.get()) != PQTRANS_IDLE;
+  return libpq().PQtransactionStatus(connection_.get()) != PQTRANS_IDLE;
 }
 
 void Connection::lose(const std::string& why) {
@@ -180,7 +180,7 @@ void Connection::lose(const std::string& why) {
 }
 
 void Connection::wait(short events, WorkClock::time_point until) {
-  pollfd socket{PQsocket(connection_.get()), events, 0};
+  pollfd socket{libpq().PQsocket(connection_.get()), events, 0};
   while (true) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(until - WorkClock::now()).count();
@@ -192,12 +192,14 @@ void Connection::wait(short events, WorkClock::time_point until) {
 }
 
 void Connection::sent(int ok) {
-  if (ok == 0) lose(tidy(PQerrorMessage(connection_.get())));
-  for (int left = PQflush(connection_.get()); left != 0; left = PQflush(connection_.get())) {
-    if (left < 0) lose(tidy(PQerrorMessage(connection_.get())));
+  if (ok == 0) lose(tidy(libpq().PQerrorMessage(connection_.get())));
+  for (int left = libpq().PQflush(connection_.get()); left != 0;
+       left = libpq().PQflush(connection_.get())) {
+    if (left < 0) lose(tidy(libpq().PQerrorMessage(connection_.get())));
     // The server may be waiting for us to read.
     wait(POLLIN | POLLOUT, until_);
-    if (PQconsumeInput(connection_.get()) == 0) lose(tidy(PQerrorMessage(connection_.get())));
+    if (libpq().PQconsumeInput(connection_.get()) == 0)
+      lose(tidy(libpq().PQerrorMessage(connection_.get())));
   }
 }
 
@@ -206,57 +208,61 @@ Result Connection::finish() {
   Result last;
   Result failed;
   while (true) {
-    while (PQisBusy(connection_.get()) != 0) {
+    while (libpq().PQisBusy(connection_.get()) != 0) {
       wait(POLLIN, until_);
-      if (PQconsumeInput(connection_.get()) == 0) lose(tidy(PQerrorMessage(connection_.get())));
+      if (libpq().PQconsumeInput(connection_.get()) == 0)
+        lose(tidy(libpq().PQerrorMessage(connection_.get())));
     }
-    Result next(PQgetResult(connection_.get()));
+    Result next(libpq().PQgetResult(connection_.get()));
     if (!next) break;
-    const auto status = PQresultStatus(next.get());
+    const auto status = libpq().PQresultStatus(next.get());
     if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE) {
       if (!failed) failed = std::move(next);
-      if (PQstatus(connection_.get()) == CONNECTION_BAD) break;
+      if (libpq().PQstatus(connection_.get()) == CONNECTION_BAD) break;
     } else {
       last = std::move(next);
     }
   }
-  if (PQstatus(connection_.get()) == CONNECTION_BAD) {
-    lose(tidy(failed ? PQresultErrorMessage(failed.get()) : PQerrorMessage(connection_.get())));
+  if (libpq().PQstatus(connection_.get()) == CONNECTION_BAD) {
+    lose(tidy(failed ? libpq().PQresultErrorMessage(failed.get())
+                     : libpq().PQerrorMessage(connection_.get())));
   }
   if (failed) check(failed.get());
   return last;
 }
 
 void Connection::check(const PGresult* result) {
-  const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-  const char* primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-  throw_server_error(label(), tidy(primary == nullptr ? PQresultErrorMessage(result) : primary),
+  const char* state = libpq().PQresultErrorField(result, PG_DIAG_SQLSTATE);
+  const char* primary = libpq().PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+  throw_server_error(label(),
+                     tidy(primary == nullptr ? libpq().PQresultErrorMessage(result) : primary),
                      state == nullptr ? "" : state);
 }
 
 std::string Connection::command(const std::string& sql) {
-  sent(PQsendQuery(connection_.get(), sql.c_str()));
+  sent(libpq().PQsendQuery(connection_.get(), sql.c_str()));
   const Result result = finish();
-  return result ? PQcmdStatus(result.get()) : "";
+  return result ? libpq().PQcmdStatus(result.get()) : "";
 }
 
 void Connection::prepare(const std::string& name, const std::string& sql,
                          const std::vector<Oid>& types) {
-  sent(PQsendPrepare(connection_.get(), name.c_str(), sql.c_str(), static_cast<int>(types.size()),
-                     types.data()));
+  sent(libpq().PQsendPrepare(connection_.get(), name.c_str(), sql.c_str(),
+                             static_cast<int>(types.size()), types.data()));
   finish();
 }
 
 Result Connection::run_prepared(const std::string& name, const Bound& bound) {
-  sent(PQsendQueryPrepared(connection_.get(), name.c_str(), static_cast<int>(bound.values.size()),
-                           bound.values.data(), bound.lengths.data(), bound.formats.data(), 1));
+  sent(libpq().PQsendQueryPrepared(connection_.get(), name.c_str(),
+                                   static_cast<int>(bound.values.size()), bound.values.data(),
+                                   bound.lengths.data(), bound.formats.data(), 1));
   return finish();
 }
 
 Result Connection::run(const std::string& sql, const Bound& bound) {
-  sent(PQsendQueryParams(connection_.get(), sql.c_str(), static_cast<int>(bound.values.size()),
-                         bound.types.data(), bound.values.data(), bound.lengths.data(),
-                         bound.formats.data(), 1));
+  sent(libpq().PQsendQueryParams(
+      connection_.get(), sql.c_str(), static_cast<int>(bound.values.size()), bound.types.data(),
+      bound.values.data(), bound.lengths.data(), bound.formats.data(), 1));
   return finish();
 }
 
@@ -291,10 +297,11 @@ void Connection::listen(const std::string& channel) {
 }
 
 bool Connection::take_notification() {
-  if (PQconsumeInput(connection_.get()) == 0) lose(tidy(PQerrorMessage(connection_.get())));
+  if (libpq().PQconsumeInput(connection_.get()) == 0)
+    lose(tidy(libpq().PQerrorMessage(connection_.get())));
   bool any = false;
-  while (PGnotify* notification = PQnotifies(connection_.get())) {
-    PQfreemem(notification);
+  while (PGnotify* notification = libpq().PQnotifies(connection_.get())) {
+    libpq().PQfreemem(notification);
     any = true;
   }
   return any;

@@ -1,8 +1,6 @@
 // One connection to a PostgreSQL server.
 #pragma once
 
-#include <libpq-fe.h>
-
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -12,17 +10,18 @@
 #include "relay/backends.h"
 #include "relay/clock.h"
 #include "storage/postgres/errors.h"
+#include "storage/postgres/libpq.h"
 #include "storage/postgres/location.h"
 
 namespace outbox::postgres {
 
 struct FreeResult {
-  void operator()(PGresult* result) const { PQclear(result); }
+  void operator()(PGresult* result) const { libpq().PQclear(result); }
 };
 using Result = std::unique_ptr<PGresult, FreeResult>;
 
 struct CloseConnection {
-  void operator()(PGconn* connection) const { PQfinish(connection); }
+  void operator()(PGconn* connection) const { libpq().PQfinish(connection); }
 };
 
 struct ConnectionSettings {
@@ -67,7 +66,7 @@ class Connection {
   bool is_ascii() const { return ascii_; }
   // It can store every character.
   bool is_utf8() const { return utf8_; }
-  int server_version() const { return PQserverVersion(connection_.get()); }
+  int server_version() const { return libpq().PQserverVersion(connection_.get()); }
 
   // Statements without parameters or results, separated by semicolons. Returns the tag of the last.
   std::string command(const std::string& sql);
@@ -87,7 +86,7 @@ class Connection {
   bool listens() const { return listens_; }
   // Whether anything was notified since the last call; reads what has arrived, and does not wait.
   bool take_notification();
-  int socket() const { return PQsocket(connection_.get()); }
+  int socket() const { return libpq().PQsocket(connection_.get()); }
 
  private:
   using WorkClock = std::chrono::steady_clock;

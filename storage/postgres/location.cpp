@@ -1,7 +1,6 @@
 #include "storage/postgres/location.h"
 
 #include <fmt/format.h>
-#include <libpq-fe.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <string_view>
 
 #include "storage/postgres/errors.h"
+#include "storage/postgres/libpq.h"
 
 namespace outbox::postgres {
 namespace {
@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 13> kAllowed{
 using Options = std::vector<std::pair<std::string, std::string>>;
 
 struct FreeOptions {
-  void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
+  void operator()(PQconninfoOption* options) const { libpq().PQconninfoFree(options); }
 };
 
 std::string option(const Options& options, std::string_view name) {
@@ -40,9 +40,10 @@ std::string option(const Options& options, std::string_view name) {
 
 Options parsed(const std::string& url) {
   char* error = nullptr;
-  const std::unique_ptr<PQconninfoOption, FreeOptions> found(PQconninfoParse(url.c_str(), &error));
+  const std::unique_ptr<PQconninfoOption, FreeOptions> found(
+      libpq().PQconninfoParse(url.c_str(), &error));
   const std::string text = error == nullptr ? "" : error;
-  PQfreemem(error);
+  libpq().PQfreemem(error);
   if (!found) {
     // libpq's own words may quote the password.
     throw SettingsError(

@@ -97,15 +97,15 @@ void Parameters::Array::finish() {
 }
 
 std::int64_t Rows::changed() const {
-  const std::string_view text = PQcmdTuples(result_.get());
+  const std::string_view text = libpq().PQcmdTuples(result_.get());
   std::int64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
 }
 
 std::string_view Rows::view(int column) const {
-  const auto length = static_cast<std::size_t>(PQgetlength(result_.get(), row_, column));
-  return {PQgetvalue(result_.get(), row_, column), length};
+  const auto length = static_cast<std::size_t>(libpq().PQgetlength(result_.get(), row_, column));
+  return {libpq().PQgetvalue(result_.get(), row_, column), length};
 }
 
 std::int64_t Rows::integer(int column) const { return decoded(view(column)); }

@@ -100,13 +100,13 @@ class Rows {
  public:
   explicit Rows(Result result) : result_(std::move(result)) {}
 
-  bool next() { return ++row_ < PQntuples(result_.get()); }
-  int size() const { return PQntuples(result_.get()); }
-  int columns() const { return PQnfields(result_.get()); }
+  bool next() { return ++row_ < libpq().PQntuples(result_.get()); }
+  int size() const { return libpq().PQntuples(result_.get()); }
+  int columns() const { return libpq().PQnfields(result_.get()); }
   // INSERT, UPDATE, DELETE: how many rows were changed.
   std::int64_t changed() const;
 
-  bool null(int column) const { return PQgetisnull(result_.get(), row_, column) != 0; }
+  bool null(int column) const { return libpq().PQgetisnull(result_.get(), row_, column) != 0; }
   // int2, int4, int8 or bool; 0 for NULL.
   std::int64_t integer(int column) const;
   bool boolean(int column) const { return integer(column) != 0; }

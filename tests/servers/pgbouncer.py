@@ -5,9 +5,9 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 
+from folders import server_folder
 from postgresql import free_port
 
 POOLER = "/usr/sbin/pgbouncer"
@@ -15,7 +15,7 @@ POOLER = "/usr/sbin/pgbouncer"
 
 class PgBouncer:
     def __init__(self, server, pool=2):
-        self.folder = tempfile.mkdtemp(prefix="outbox-pgbouncer-", dir="/dev/shm")
+        self.folder = server_folder("pgbouncer")
         self.port = free_port()
         self.process = None
         self._write("users.txt", '"postgres" ""\n')

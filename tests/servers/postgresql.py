@@ -15,8 +15,9 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
+
+from folders import server_folder
 
 START_LIMIT = 60  # seconds
 # The newest that is installed.
@@ -36,7 +37,7 @@ class PostgreSql:
     """fsync is off unless it is asked for: nothing here cuts the power."""
 
     def __init__(self, **settings):
-        self.folder = tempfile.mkdtemp(prefix="outbox-postgres-", dir="/dev/shm")
+        self.folder = server_folder("postgres")
         self.data = self.folder + "/data"
         self.port = free_port()
         self.settings = {**SETTINGS, "fsync": "off", **settings}

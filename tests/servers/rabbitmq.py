@@ -17,8 +17,9 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
+
+from folders import server_folder
 
 SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 CTL = "/usr/lib/rabbitmq/bin/rabbitmqctl"
@@ -52,7 +53,7 @@ def make_certificates(folder):
 
 class RabbitMq:
     def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="outbox-rabbitmq-", dir="/dev/shm")
+        self.folder = server_folder("rabbitmq")
         self.port = free_port()
         self.process = None
         self.epmd = None

@@ -11,4 +11,22 @@ MessageState state_named(const std::string& name) {
   return MessageState::unknown;
 }
 
+std::string name_in_database(MessageState state) {
+  switch (state) {
+    case MessageState::pending:
+      return state::kPending;
+    case MessageState::failed:
+      return state::kFailed;
+    case MessageState::processed:
+      return state::kProcessed;
+    case MessageState::dead_lettered:
+      return state::kDeadLettered;
+    case MessageState::skipped:
+      return state::kSkipped;
+    case MessageState::unknown:
+      return {};
+  }
+  return {};
+}
+
 }  // namespace outbox

@@ -19,5 +19,7 @@ constexpr const char* kSkipped = "Skipped";
 
 // A state by its name in outbox_relay_rows.
 MessageState state_named(const std::string& name);
+// The other way; empty for an unknown one.
+std::string name_in_database(MessageState state);
 
 }  // namespace outbox

@@ -18,24 +18,6 @@ namespace {
 constexpr int kSummaryColumns = 9;  // of summary_columns(); what follows them is another's
 constexpr std::size_t kValueBytesMax = 64u << 10;
 
-std::string database_name(MessageState state) {
-  switch (state) {
-    case MessageState::pending:
-      return state::kPending;
-    case MessageState::failed:
-      return state::kFailed;
-    case MessageState::processed:
-      return state::kProcessed;
-    case MessageState::dead_lettered:
-      return state::kDeadLettered;
-    case MessageState::skipped:
-      return state::kSkipped;
-    case MessageState::unknown:
-      return {};
-  }
-  return {};
-}
-
 // What the table's own columns say of such a row; "false" for a state that it can't have.
 std::string own_condition(const Sql& sql, MessageState state) {
   switch (state) {
@@ -262,7 +244,7 @@ std::vector<MessageSummary> find_messages(Desk& desk, const MessageFilter& filte
   Transaction look(desk.connection, Transaction::Kind::read);
   Rows rows = ask(desk.connection, find_sql(desk, filter, wanted), desk.outbox, filter.event_type,
                   filter.ordering_key.value_or(""),
-                  database_name(filter.state.value_or(MessageState::unknown)), limit, wanted.ids,
+                  name_in_database(filter.state.value_or(MessageState::unknown)), limit, wanted.ids,
                   since, until);
   while (result.size() < filter.limit && rows.next()) {
     MessageSummary summary = read_summary(desk, rows);

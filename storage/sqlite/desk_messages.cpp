@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "storage/mapping/states.h"
 #include "storage/sqlite/desk_outlook.h"
 #include "storage/sqlite/identifiers.h"
 #include "storage/sqlite/schema.h"
@@ -15,24 +16,6 @@ namespace {
 
 constexpr int kSummaryColumns = 9;  // of select_sql(); what follows them is another's
 constexpr std::size_t kValueBytesMax = 64u << 10;
-
-std::string database_name(MessageState state) {
-  switch (state) {
-    case MessageState::pending:
-      return state::kPending;
-    case MessageState::failed:
-      return state::kFailed;
-    case MessageState::processed:
-      return state::kProcessed;
-    case MessageState::dead_lettered:
-      return state::kDeadLettered;
-    case MessageState::skipped:
-      return state::kSkipped;
-    case MessageState::unknown:
-      return {};
-  }
-  return {};
-}
 
 // Needs sql.beside().
 std::string summary_columns(const Sql& sql) {
@@ -196,7 +179,7 @@ std::vector<MessageSummary> find_messages(Desk& desk, const MessageFilter& filte
   constexpr int kNoLimit = -1;
   const bool timed = since || until;
   auto rows = query.rows(desk.outbox, filter.event_type, filter.ordering_key.value_or(""),
-                         database_name(filter.state.value_or(MessageState::unknown)),
+                         name_in_database(filter.state.value_or(MessageState::unknown)),
                          timed ? std::int64_t{kNoLimit} : static_cast<std::int64_t>(filter.limit));
   while (result.size() < filter.limit && rows.next()) {
     MessageSummary summary = read_summary(desk, rows);

@@ -120,9 +120,10 @@ TEST_CASE("what is in flight when the connection breaks is one incident of unkno
   Sender sender(broker.settings());
   REQUIRE(sender.publish(make_message("first")).outcome == Outcome::confirmed);
   broker.proxy.stall();
-  const Message message = make_message("one");
+  Message message = make_message("one");
+  message.payload = std::string(1000, 'x');
   for (int i = 0; i < 20; ++i) sender.submit(message);
-  std::this_thread::sleep_for(50ms);  // so that they are on the way, which nothing shows
+  REQUIRE(eventually([&] { return broker.proxy.waiting() > 20 * message.payload.size(); }));
   broker.proxy.cut();
   broker.proxy.resume();
   REQUIRE(sender.sink().wait_for(21));
@@ -187,7 +188,10 @@ TEST_CASE("a connection that carries nothing stays up") {
   REQUIRE(sender.publish(make_message("one")).outcome == Outcome::confirmed);
   // Longer than the broker waits for a sign of life: two and a half times its 10 s.
   const auto until = std::chrono::steady_clock::now() + 26s;
-  while (std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1s);
+  while (std::chrono::steady_clock::now() < until) {
+    REQUIRE(broker.proxy.connections() == 1);
+    std::this_thread::sleep_for(1s);
+  }
   CHECK(sender.publish(make_message("two")).outcome == Outcome::confirmed);
   CHECK(broker.proxy.connections() == 1);
 }

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -66,6 +67,16 @@ TcpProxy::~TcpProxy() {
 void TcpProxy::cut() {
   const std::lock_guard lock(mutex_);
   for (const int socket : sockets_) ::shutdown(socket, SHUT_RDWR);
+}
+
+std::size_t TcpProxy::waiting() {
+  const std::lock_guard lock(mutex_);
+  std::size_t all = 0;
+  for (const int socket : sockets_) {
+    int bytes = 0;
+    if (::ioctl(socket, FIONREAD, &bytes) == 0) all += static_cast<std::size_t>(bytes);
+  }
+  return all;
 }
 
 void TcpProxy::close() {

@@ -22,6 +22,8 @@ class TcpProxy {
   // Passes nothing on, either way, and says nothing about it.
   void stall() { stalled_ = true; }
   void resume() { stalled_ = false; }
+  // Bytes that have arrived, from either side, and were not passed on.
+  std::size_t waiting();
   // Cuts what is connected.
   void cut();
   // Cuts, and refuses whoever comes.

@@ -7,6 +7,8 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+from harness import amqp, postgres  # noqa: E402
+from harness.pair import MISSING, Pair  # noqa: E402
 from harness.relay import binary  # noqa: E402
 from harness.world import World  # noqa: E402
 
@@ -22,6 +24,34 @@ def world(request):
     request.node.world = world
     yield world
     world.close()
+
+
+@pytest.fixture(scope="module")
+def pair_servers():
+    """PostgreSQL and RabbitMQ for the tests of one file."""
+    if MISSING:
+        pytest.skip(f"not installed: {', '.join(MISSING)}")
+    started = []
+    try:
+        for server in (postgres.postgresql.PostgreSql(autovacuum="on", autovacuum_naptime="5s"),
+                       amqp.rabbitmq.RabbitMq()):
+            started.append(server)
+            server.start()
+        yield started
+    finally:
+        for server in started:
+            server.stop()
+
+
+@pytest.fixture
+def way():
+    """How relays reach the database; harness.pair.by_way says otherwise."""
+    return "direct"
+
+
+@pytest.fixture
+def pair(world, pair_servers, way):
+    return Pair(world, *pair_servers, way)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -1,4 +1,4 @@
-"""A receiver that is the official npm packages `cloudevents` and `standardwebhooks`.
+"""Helpers that are made of npm packages: a receiver of `cloudevents` and `standardwebhooks`.
 
 They are installed beside the program under test, at the versions of tests/e2e/receivers, once for
 each state of the lock file; nothing of them is kept in the tree.
@@ -60,7 +60,22 @@ def install(place):
     return ""
 
 
-class LibraryReceiver(Helper):
+class LibraryHelper(Helper):
+    """A helper in JavaScript that uses the packages; without them its test is skipped."""
+
+    def __init__(self, **arguments):
+        self._place, missing = installed()
+        if missing:
+            pytest.skip(missing)
+        super().__init__(**arguments)
+
+    def command(self, arguments):
+        # It looks for the packages where they are, not where it is.
+        return ["env", f"NODE_PATH={self._place / 'node_modules'}", "node",
+                str(SOURCES / self.script), json.dumps(arguments)]
+
+
+class LibraryReceiver(LibraryHelper):
     """Accepts everything and says what the libraries understood."""
 
     script = "receiver.js"
@@ -68,18 +83,10 @@ class LibraryReceiver(Helper):
     def __init__(self, folder, secrets=None):
         path = os.path.join(folder, "understood.jsonl")
         open(path, "wb").close()
-        self._place, missing = installed()
-        if missing:
-            pytest.skip(missing)
         super().__init__(log=path, secrets=secrets or {})
         self.port = self.hello["port"]
         self.url = f"http://127.0.0.1:{self.port}/inbox"
         self._log = LineLog(path)
-
-    def command(self, arguments):
-        # It looks for the packages where they are, not where it is.
-        return ["env", f"NODE_PATH={self._place / 'node_modules'}", "node",
-                str(SOURCES / self.script), json.dumps(arguments)]
 
     def understood(self, ids, seconds=20):
         """By id, what was made of these; each has to come once."""

@@ -45,19 +45,23 @@ class World:
         return Outbox(folder or self.folder, name, create)
 
     def receiver(self, certificate="", key="", client_ca=""):
-        return self._keep(Receiver(self.folder, certificate, key, client_ca))
+        return self.keep(Receiver(self.folder, certificate, key, client_ca))
 
     def library_receiver(self, secrets=None):
-        return self._keep(LibraryReceiver(self.folder, secrets))
+        return self.keep(LibraryReceiver(self.folder, secrets))
 
     def proxy(self, receiver, name="proxy"):
-        return self._keep(TcpProxy(self.folder, receiver.port, name))
+        return self.keep(TcpProxy(self.folder, receiver.port, name))
+
+    def tcp_proxy(self, port, name):
+        """Before whatever it is that listens there."""
+        return self.keep(TcpProxy(self.folder, port, name, opaque=True))
 
     def database_proxy(self, server, name="database-proxy"):
-        return self._keep(TcpProxy(self.folder, server.port, name, opaque=True))
+        return self.tcp_proxy(server.port, name)
 
     def writer(self, outbox, **options):
-        return self._keep(Writer(self.folder, outbox.path, **options))
+        return self.keep(Writer(self.folder, outbox.path, **options))
 
     def relay(self, outbox, broker, settings=None, name="relay", start=True, quick=True, user=None):
         """A relay from `outbox` to `broker` (a receiver, a proxy, or a URL)."""
@@ -71,7 +75,7 @@ class World:
             relay.start()
         return relay
 
-    def _keep(self, helper):
+    def keep(self, helper):
         self._open.append(helper)
         return helper
 

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import pathlib
 import sys
 
 from .library_receiver import LibraryHelper
@@ -47,6 +48,7 @@ class Queue:
     def __init__(self, folder, server, consume=True, **arguments):
         number = next(_numbers)
         self.exchange, self.name = f"events{number}", f"orders{number}"
+        self.server = server
         self.consumer = Consumer(folder, server.url, f"consumed{number}")
         self.declare(**arguments)
         if consume:
@@ -59,6 +61,15 @@ class Queue:
         self.consumer.must("assertQueue", self.name, {
             "durable": True, "arguments": {"x-queue-type": "quorum", **extra}})
         self.bind()
+
+    def wait_durable(self):
+        """RabbitMQ 3.10 writes a new quorum queue's name down a second late: a crash before that
+        leaves a queue without a leader, which is nothing that a relay could mend."""
+        def noted():
+            files = pathlib.Path(self.server.folder).glob("data/*/quorum/*/names.dets")
+            return any(self.name.encode() in file.read_bytes() for file in files)
+
+        until(noted, 30, f"{self.name} is written down")
 
     def bind(self):
         self.consumer.must("bindQueue", self.name, self.exchange, "#")

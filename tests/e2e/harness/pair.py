@@ -105,6 +105,11 @@ class Pair:
         return [{"id": row[0], "key": row[1], "sha": row[2], "type": row[3], "size": int(row[4])}
                 for row in rows]
 
+    def kill_broker(self):
+        """As a crash would; `rabbit.start()` starts it again."""
+        self.queue.wait_durable()
+        self.rabbit.kill()
+
     def settled(self, seconds):
         until(self.outbox.all_processed, seconds,
               lambda: f"all processed: {self.outbox.states()}", poll=0.2)

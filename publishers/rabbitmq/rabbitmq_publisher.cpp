@@ -198,6 +198,7 @@ void RabbitmqPublisher::hear() {
 
 void RabbitmqPublisher::on(const amqp::Confirm& confirm) {
   const std::string& unroutable = settings_.unroutable_exchange;
+  last_confirm_ = clock_.now();
   for (Flight& flight : flights_.settle(confirm.tag, confirm.multiple)) {
     if (!flight.returned.empty() && !unroutable.empty() && flight.exchange != unroutable) {
       divert(std::move(flight));
@@ -252,15 +253,23 @@ void RabbitmqPublisher::expire() {
   const Time now = clock_.now();
   const std::string in_time = fmt::format("no confirm in time ({})",
                                           std::chrono::duration<double>(settings_.publish_timeout));
-  for (const Flight& flight : flights_.take_expired(now)) {
+  const std::vector<Flight> expired = flights_.take_expired(now);
+  for (const Flight& flight : expired) {
     if (blocked_.empty()) {
       report(flight, Outcome::transport, in_time, true, 0);
     } else {
       report(flight, Outcome::throttled, blocked_, true, 0);
     }
   }
+  if (!expired.empty() && blocked_.empty()) give_up_silent_link(expired.back().start);
   const bool patient = now - blocked_since_ < settings_.publish_timeout;
   if (!blocked_.empty() && !patient) turn_away();
+}
+
+// All that was sent ran out of time, and nothing was confirmed meanwhile: the connection may be
+// dead, which the heartbeats would tell only much later. The next attempt makes another one.
+void RabbitmqPublisher::give_up_silent_link(Time since) {
+  if (flights_.empty() && last_confirm_ < since) link_.reset();
 }
 
 // Nobody waits longer for the broker to be unblocked than an attempt lasts.

@@ -56,6 +56,7 @@ class RabbitmqPublisher final : public Publisher {
   void on(const amqp::Blocked& blocked);
   void on(const amqp::Closed& closed);
   void expire();
+  void give_up_silent_link(Time since);
   void turn_away();
   void lose(const std::string& reason, Outcome outcome);
   void report_unsent(const Publication& publication, Outcome outcome, const std::string& reason);
@@ -76,6 +77,7 @@ class RabbitmqPublisher final : public Publisher {
   // The rest belongs to the thread.
   std::unique_ptr<AmqpLink> link_;  // null: not connected
   Flights flights_;
+  Time last_confirm_{};
   std::string blocked_;  // why the broker takes nothing now; empty if it does
   Time blocked_since_{};
   std::optional<Publication> held_back_;  // taken from the queue, and not yet to be started

@@ -139,6 +139,22 @@ TEST_CASE("what is in flight when the connection breaks is one incident of unkno
   CHECK(sender.publish(message).outcome == Outcome::confirmed);
 }
 
+TEST_CASE("a connection on which all that was sent ran out of time is replaced by a new one") {
+  RabbitmqUnderTest broker;
+  PublisherSettings settings = broker.settings();
+  settings.publish_timeout = 500ms;
+  Sender sender(settings);
+  REQUIRE(sender.publish(make_message("one")).outcome == Outcome::confirmed);
+  broker.proxy.stall();
+  const Receipt lost = sender.publish(make_message("two"));
+  CHECK(lost.outcome == Outcome::transport);
+  CHECK(lost.outcome_unknown);
+  broker.proxy.resume();
+  CHECK(eventually(
+      [&] { return sender.publish(make_message("three")).outcome == Outcome::confirmed; }));
+  CHECK(broker.proxy.connections() > 1);
+}
+
 TEST_CASE("a broker that blocks publishers makes them wait, then is throttled, then goes on") {
   RabbitmqUnderTest broker;
   PublisherSettings settings = broker.settings();

@@ -14,7 +14,7 @@ import os
 import pytest
 
 from . import amqp, checks, postgres
-from .relay import merged
+from .relay import merged, now
 from .waiting import until
 
 MISSING = postgres.MISSING + amqp.MISSING
@@ -114,6 +114,27 @@ class Pair:
         until(self.outbox.all_processed, seconds,
               lambda: f"all processed: {self.outbox.states()}", poll=0.2)
 
+    def held_by(self, relay):
+        """Ids of the rows that are leased to it, as the database says."""
+        return self.outbox.sql(
+            "SELECT m.id FROM outbox_relay_leases AS l "
+            "JOIN outbox_relay_incarnations AS i USING (outbox, incarnation) "
+            "JOIN outbox_messages AS m ON m.sequence::text = l.row_key "
+            f"WHERE i.instance_pid = {relay.pid} ORDER BY m.sequence").split()
+
+    def lease_end(self, relay):
+        """When its leases end: the database's answer, by the clock of the harness's logs."""
+        before = now()
+        return before + float(self.outbox.sql(
+            "SELECT extract(epoch FROM lease_until - clock_timestamp()) "
+            f"FROM outbox_relay_incarnations WHERE instance_pid = {relay.pid}"))
+
+    def untouched(self):
+        """Whether no row was ever charged with a failure, or given up."""
+        return self.outbox.sql(
+            "SELECT count(*) FROM outbox_messages WHERE retry_count > 0 OR last_error IS NOT NULL "
+            "OR status = 'DeadLettered'") == "0"
+
     def leases(self):
         return int(self.outbox.sql("SELECT count(*) FROM outbox_relay_leases"))
 
@@ -137,6 +158,22 @@ class Pair:
             assert not findings, checks.report(findings)
         repeats = checks.repeats(arrivals)
         assert self.repeats() <= repeats_max, checks.report(repeats)
+        unmarked = unmarked_repeats(arrivals)
+        assert not unmarked, checks.report(unmarked)
+
+
+def is_marked(entry):
+    """Whether the relay said that this may be a repeat."""
+    return "outbox-redelivered" in entry["headers"]
+
+
+def unmarked_repeats(arrivals):
+    seen, found = set(), []
+    for entry in arrivals:
+        if entry["id"] in seen and not is_marked(entry):
+            found.append(f"{entry['id']}: arrival {entry['n']}")
+        seen.add(entry["id"])
+    return found
 
 
 def disorder(truth, arrivals):

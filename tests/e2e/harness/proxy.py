@@ -1,6 +1,7 @@
 """The test's handle of the proxy process."""
 
 import os
+import signal
 
 from .process import Helper, LineLog
 
@@ -47,6 +48,13 @@ class TcpProxy(Helper):
 
     def drop_connections(self):
         self.call("drop")
+
+    def stall(self):
+        """Nothing passes, and nothing is lost, until go_on()."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def go_on(self):
+        os.kill(self.process.pid, signal.SIGCONT)
 
     def close_listener(self):
         self.call("close_listener")

@@ -6,9 +6,14 @@
 #include <cstdio>
 #include <exception>
 
+#include "tests/bench/amqp_client.h"
 #include "tests/bench/application.h"
+#include "tests/bench/consumer.h"
 #include "tests/bench/flood.h"
+#include "tests/bench/pg_application.h"
 #include "tests/bench/raw_http.h"
+#include "tests/bench/raw_postgres.h"
+#include "tests/bench/raw_rabbitmq.h"
 #include "tests/bench/raw_store.h"
 #include "tests/bench/receiver.h"
 
@@ -22,6 +27,11 @@ struct CommandLine {
   FloodOptions flood;
   ReceiverOptions receiver;
   ApplicationOptions application;
+  RawPostgresOptions raw_postgres;
+  RawRabbitmqOptions raw_rabbitmq;
+  int broker_port = 0;
+  ConsumerOptions consumer;
+  PgApplicationOptions pg_application;
   std::int64_t period_us = 5000;
 };
 
@@ -72,6 +82,54 @@ void add_application(CLI::App& app, ApplicationOptions& options, std::int64_t& p
   });
 }
 
+void add_raw_postgres(CLI::App& app, RawPostgresOptions& options) {
+  CLI::App* command = app.add_subcommand("raw-postgres", "drain an outbox with libpq alone");
+  command->add_option("--url", options.url)->required();
+  command->add_option("--batch", options.batch);
+  command->callback([&] { print(run_raw_postgres(options)); });
+}
+
+void add_raw_rabbitmq(CLI::App& app, RawRabbitmqOptions& options) {
+  CLI::App* command = app.add_subcommand("raw-rabbitmq", "publish events with librabbitmq alone");
+  command->add_option("--port", options.port)->required();
+  command->add_option("--events", options.events)->required();
+  command->add_option("--count", options.count)->required();
+  command->add_option("--window", options.window, "messages that wait for their confirm");
+  command->add_option("--rate", options.rate, "messages a second; 0: as fast as they go");
+  command->add_option("--record", options.record, "file for the times of each message");
+  command->callback([&] { print(run_raw_rabbitmq(options)); });
+}
+
+void add_declare(CLI::App& app, int& port) {
+  CLI::App* command = app.add_subcommand("declare", "an exchange with an empty quorum queue");
+  command->add_option("--port", port)->required();
+  command->callback([&] {
+    declare_empty_queue(port);
+    fmt::print("{{}}\n");
+  });
+}
+
+void add_consumer(CLI::App& app, ConsumerOptions& options) {
+  CLI::App* command = app.add_subcommand("consumer", "note when messages arrive");
+  command->add_option("--port", options.port)->required();
+  command->add_option("--count", options.count)->required();
+  command->add_option("--record", options.record, "file for when each message arrived")->required();
+  command->callback([&] { run_consumer(options); });
+}
+
+void add_pg_application(CLI::App& app, PgApplicationOptions& options, std::int64_t& period_us) {
+  CLI::App* command = app.add_subcommand("pg-application", "insert events at a steady pace");
+  command->add_option("--url", options.url)->required();
+  command->add_option("--events", options.events)->required();
+  command->add_option("--commits", options.commits)->required();
+  command->add_option("--period-us", period_us, "from one transaction's start to the next's");
+  command->add_option("--record", options.record, "file for the times of each commit");
+  command->callback([&] {
+    options.period = std::chrono::microseconds(period_us);
+    print(run_pg_application(options));
+  });
+}
+
 void add_commands(CLI::App& app, CommandLine& line) {
   app.require_subcommand(1);
   add_raw_store(app, line.raw_store);
@@ -79,6 +137,11 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_flood(app, line.flood);
   add_receiver(app, line.receiver);
   add_application(app, line.application, line.period_us);
+  add_raw_postgres(app, line.raw_postgres);
+  add_raw_rabbitmq(app, line.raw_rabbitmq);
+  add_declare(app, line.broker_port);
+  add_consumer(app, line.consumer);
+  add_pg_application(app, line.pg_application, line.period_us);
 }
 
 }  // namespace

@@ -10,11 +10,9 @@ import machine
 import outboxes
 import sides
 from results import Result
+from sides import BATCH, PACE, SERIAL
 
-BATCH = 100
-SERIAL = {"relay": {"batchSize": BATCH, "maxInFlight": BATCH}}
 CONNECTIONS = 4
-PACE = 200  # events a second at low load
 MEGABYTE = 1e6
 
 

@@ -44,6 +44,11 @@ class Events:
         sizes = [len(compact(event["payload"]).encode()) for event in self.all]
         self.mean_bytes = sum(sizes) / len(sizes)
 
+    def texts(self):
+        """(type, key, payload) of each."""
+        return [(event["event_type"], event["ordering_key"], compact(event["payload"]))
+                for event in self.all]
+
     def rows(self, count, prefix, keyed=True, status="Pending"):
         payloads = [compact(event["payload"]).encode() for event in self.all]
         for number in range(count):

@@ -26,11 +26,8 @@ class Result:
         return statistics.median(self.values)
 
     def bar(self):
-        if self.at_least is not None:
-            return f">= {number(self.at_least)}{self.unit}"
-        if self.at_most is not None:
-            return f"<= {number(self.at_most)}{self.unit}"
-        return ""
+        bar = self.at_most if self.at_least is None else self.at_least
+        return "-" if bar is None else f"{bar:.3g}{self.unit}"
 
     def obstacle(self):
         """Why it can't be judged; empty if it can."""
@@ -43,13 +40,13 @@ class Result:
         return ""
 
     def verdict(self):
-        if not self.bar():
+        if self.at_least is None and self.at_most is None:
             return ""
         if self.obstacle():
             return "not judged: " + self.obstacle()
         high_enough = self.at_least is None or self.measured >= self.at_least
         low_enough = self.at_most is None or self.measured <= self.at_most
-        return "reached" if high_enough and low_enough else "NOT reached"
+        return "reached" if high_enough and low_enough else "**not reached**"
 
     def cells(self):
         measured = f"{number(self.measured)}{self.unit}"
@@ -73,7 +70,7 @@ def number(value):
 
 def table(results):
     """Markdown, so that it can be quoted as it is."""
-    rows = [["what", "bar", "measured", "raw, min-max", ""]]
+    rows = [["what", "bar", "measured (pairs)", "raw, min-max", ""]]
     rows += [result.cells() for result in results]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |"
@@ -83,7 +80,8 @@ def table(results):
 
 
 def write_json(path, about, results):
-    entries = [{"what": result.what, "bar": result.bar(), "measured": result.measured,
+    entries = [{"what": result.what, "at_least": result.at_least, "at_most": result.at_most,
+                "measured": result.measured,
                 "unit": result.unit, "values": result.values, "raw": result.raw,
                 "raw_unit": result.raw_unit.strip(), "verdict": result.verdict(),
                 "neighbours": round(result.neighbours, 3), "notes": result.notes}

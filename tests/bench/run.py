@@ -10,7 +10,6 @@ without it, events of 1 KB are made up.
 import argparse
 import os
 import pathlib
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -24,10 +23,14 @@ sys.path.append(str(ROOT / "tests" / "e2e"))
 import machine  # noqa: E402
 import measures  # noqa: E402
 import outboxes  # noqa: E402
+import pair_measures  # noqa: E402
+import pair_sides  # noqa: E402
 import results  # noqa: E402
 import sides  # noqa: E402
 
-MEMORY_FOLDER = "/dev/shm"
+# By name: from SQLite, and from PostgreSQL.
+ALL = {**measures.ALL, **pair_measures.ALL}
+GROUPS = {"sqlite": list(measures.ALL), "postgres": list(pair_measures.ALL)}
 MEMORY_NEEDED = 4 << 30
 
 
@@ -36,8 +39,8 @@ def parse_arguments():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/bench"))
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--only", nargs="+", choices=list(measures.ALL), metavar="NAME",
-                        help="of " + ", ".join(measures.ALL))
+    parser.add_argument("--only", nargs="+", choices=[*GROUPS, *ALL], metavar="NAME",
+                        help="of " + ", ".join(ALL) + "; or all of " + " or ".join(GROUPS))
     parser.add_argument("--wait", type=float, default=0, metavar="SECONDS",
                         help="for the machine to become quiet")
     parser.add_argument("--anyway", action="store_true",
@@ -54,15 +57,20 @@ def revision():
     return done.stdout.strip() or "unknown"
 
 
-def run_one(name, bench, machine_was_busy):
+def chosen(names):
+    return [one for name in names or GROUPS for one in GROUPS.get(name, [name])]
+
+
+def run_one(name, bench, pair, machine_was_busy):
     print(f"{name} ...", end="", flush=True)
     began = time.monotonic()
     found = []
-    with machine.Neighbours() as neighbours:
+    with machine.Neighbours(pair.servers.cpu_seconds) as neighbours:
         try:
-            for result in measures.ALL[name](bench):
+            for result in ALL[name](pair if name in pair_measures.ALL else bench):
                 found.append(result)
-        except (RuntimeError, AssertionError, OSError, sqlite3.Error) as error:
+        except (RuntimeError, AssertionError, OSError, sqlite3.Error,
+                subprocess.SubprocessError) as error:
             # The other measurements are worth having all the same.
             print(f" could not be measured: {error}", end="")
     print(f" {time.monotonic() - began:.0f} s, others took {neighbours.share:.0%} of the machine",
@@ -83,16 +91,17 @@ def show(about, found):
         print("\n" + "\n".join(notes))
 
 
-def measure(options, folder, machine_was_busy):
+def measure(options, folder, servers, machine_was_busy):
     events = outboxes.Events(folder)
     tools = sides.Tools(str(ROOT / options.build), folder)
     bench = measures.Bench(folder, tools, events, options.pairs)
+    pair = pair_sides.Pair(bench, servers)
     about = {"date": time.strftime("%Y-%m-%d"), "revision": revision(),
              "machine": machine.description(), "load_before": machine.load(),
              "pairs": options.pairs, "event_bytes": round(events.mean_bytes)}
     found = []
-    for name in options.only or measures.ALL:
-        found += run_one(name, bench, machine_was_busy)
+    for name in chosen(options.only):
+        found += run_one(name, bench, pair, machine_was_busy)
     if not found:
         return
     show(about, found)
@@ -104,8 +113,8 @@ def measure(options, folder, machine_was_busy):
 def main():
     options = parse_arguments()
     os.environ["OUTBOX_RELAY_BIN"] = str(ROOT / options.build / "outbox-relay")
-    if shutil.disk_usage(MEMORY_FOLDER).free < MEMORY_NEEDED:
-        print(f"Nothing was measured: {MEMORY_FOLDER} has less than 4 GiB left.")
+    if machine.free_memory() < MEMORY_NEEDED:
+        print(f"Nothing was measured: {machine.MEMORY_FOLDER} has less than 4 GiB left.")
         return
     quiet = machine.wait_until_quiet(options.wait)
     if not quiet and not options.anyway:
@@ -113,8 +122,12 @@ def main():
               f"at most {machine.QUIET_LOAD}). Try again later, or with --wait 600, or with "
               "--anyway to see figures that are not judged.")
         return
-    with tempfile.TemporaryDirectory(prefix="outbox-bench-", dir=MEMORY_FOLDER) as folder:
-        measure(options, folder, not quiet)
+    with tempfile.TemporaryDirectory(prefix="outbox-bench-", dir=machine.MEMORY_FOLDER) as folder:
+        servers = pair_sides.Servers()
+        try:
+            measure(options, folder, servers, not quiet)
+        finally:
+            servers.close()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ from harness.waiting import until
 import machine
 import outboxes
 
+BATCH = 100
+SERIAL = {"relay": {"batchSize": BATCH, "maxInFlight": BATCH}}
+PACE = 200  # events a second at low load
 TIME_LIMIT = 300
 POLL = 0.02
 
@@ -56,6 +59,9 @@ class Tools:
     def receiver(self, record=False):
         return Receiver(self, os.path.join(self.folder, "receiver.record") if record else None)
 
+    def consumer(self, port, count):
+        return Consumer(self, port, count)
+
 
 def read_record(path):
     record = {}
@@ -96,6 +102,30 @@ class Receiver:
 
     def answered(self):
         """When each request was answered; after the end."""
+        return {name: end for name, (_, end) in read_record(self.record_path).items()}
+
+
+class Consumer:
+    """Takes messages out of RabbitMQ's queue, as long as the block runs, and notes when."""
+
+    def __init__(self, tools, port, count):
+        self.record_path = os.path.join(tools.folder, "consumer.record")
+        self._arguments = [tools.program, "consumer", "--port", str(port), "--count", str(count),
+                           "--record", self.record_path]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self._arguments, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True,
+                                        preexec_fn=die_with_parent)
+        self.process.stdout.readline()  # it is subscribed
+        return self
+
+    def __exit__(self, *error):
+        self.process.communicate(timeout=TIME_LIMIT)
+
+    def arrived(self):
+        """When each message arrived, after all of them have."""
+        self.process.wait(timeout=TIME_LIMIT)
         return {name: end for name, (_, end) in read_record(self.record_path).items()}
 
 

@@ -41,15 +41,16 @@ std::string tidy(const char* message) {
 }
 
 // The server ends a statement before the client gives it up, so that the connection is kept; and a
-// transaction whose client has gone silent, so that it holds up nobody. A lock is waited for half
-// as long. The relay's statements are made for indexes: estimates of an empty table must not
-// outlive it in a plan that walks a full one.
+// transaction whose client has gone silent, so that it holds up nobody. The relay's statements are
+// made for indexes: estimates of an empty table must not outlive it in a plan that walks a full
+// one.
 std::string begin_sql(const ConnectionSettings& settings, bool ascii) {
   const std::int64_t limit = milliseconds(settings.timeout);
+  const std::int64_t lock_limit = milliseconds(settings.lock_wait);
   std::string sql = fmt::format(
       "SET LOCAL statement_timeout = {0}; SET LOCAL idle_in_transaction_session_timeout = {0}; "
       "SET LOCAL lock_timeout = {1}; SET LOCAL jit = off",
-      limit, std::max<std::int64_t>(1, limit / 2));
+      limit, lock_limit);
   if (settings.by_index) {
     for (const char* plan : {"seqscan", "bitmapscan", "hashjoin", "mergejoin"}) {
       sql += fmt::format("; SET LOCAL enable_{} = off", plan);
@@ -64,7 +65,8 @@ std::string begin_sql(const ConnectionSettings& settings, bool ascii) {
 ConnectionSettings connection_settings(const StoreSettings& settings, const std::string& role) {
   std::string name = fmt::format("outbox-relay {} {}:{}", role, host_name(), ::getpid());
   name.resize(std::min(name.size(), kApplicationNameMax));
-  return {location_of(settings), name, settings.command_timeout, true, true};
+  const Duration timeout = settings.command_timeout;
+  return {location_of(settings), name, timeout, timeout / 2, true, true};
 }
 
 Connection::Connection(const ConnectionSettings& settings) : settings_(settings) {

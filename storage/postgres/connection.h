@@ -28,6 +28,7 @@ struct ConnectionSettings {
   Location location;
   std::string application_name;  // what the server calls this session
   Duration timeout{};            // for one turn of work: see Connection::begin_work()
+  Duration lock_wait{};          // the most that a lock is waited for
   bool must_write = true;        // a read replica will not do
   bool by_index = true;          // plans that look rows up one by one, whatever the statistics say
 };

@@ -14,7 +14,7 @@ std::string lease_sql(const Sql& sql) {
       "INSERT INTO {} (outbox, row_key, incarnation, epoch, alone, noted) "
       "SELECT $1, x.key, $3, $4, x.alone <> 0, x.noted <> 0 "
       "FROM unnest($2, $5, $6) AS x(key, alone, noted) CROSS JOIN LATERAL "
-      "(SELECT 1 FROM {} WHERE {} = {} AND {} FOR UPDATE OF o SKIP LOCKED) AS mine "
+      "(SELECT 1 FROM {} WHERE {} = {} AND {} FOR NO KEY UPDATE OF o SKIP LOCKED) AS mine "
       "ON CONFLICT DO NOTHING RETURNING row_key",
       sql.leases(), sql.from(), sql.row_key(), sql.as_key("x.key"), sql.is_open());
 }

@@ -5,12 +5,17 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
+#include <set>
 #include <utility>
 
 namespace outbox::postgres {
 namespace {
 
 constexpr std::size_t kCarefulTurns = 1000;
+constexpr std::size_t kWaryTurns = 200;
+constexpr std::size_t kRemainderMax = 10'000;  // rows
+constexpr Duration kAgainInterval = std::chrono::seconds{1};
 constexpr std::size_t kTakeOverMax = 1000;  // leases a turn
 constexpr Duration kExamineInterval = std::chrono::milliseconds{500};
 constexpr int kTriesMax = 3;
@@ -90,6 +95,7 @@ Turn PostgresStore::attempt(const TurnRequest& request) {
     open();
     session_->connection.begin_work();
     session_->settler.set_careful(careful_turns_ > 0, schema_changed_ == request.number);
+    session_->settler.set_wary(wary_turns_ > 0);
     work.turn = {};
     work.examined = false;
     try {
@@ -104,6 +110,9 @@ Turn PostgresStore::attempt(const TurnRequest& request) {
       register_self();
     } catch (const NeedsCare&) {
       careful_turns_ = kCarefulTurns;
+    } catch (const Busy&) {
+      if (wary_turns_ > 0) throw;
+      wary_turns_ = kWaryTurns;
     }
   }
   return busy("the turn has to be started over all the time");
@@ -162,8 +171,8 @@ bool PostgresStore::run(Work& work) {
   if (scenery.table != session_->sql.table().oid) {
     throw SchemaChanged(fmt::format("the table {} was replaced", session_->sql.outbox()));
   }
-  const bool must_write =
-      !request.settlements.empty() || request.renew || work.repeated || !scenery.ended.empty();
+  const bool must_write = !request.settlements.empty() || request.renew || work.repeated ||
+                          !scenery.ended.empty() || is_due_again(work.called);
   if (must_write && begin_writing(work)) return true;
   if (must_write) {
     settle(work);
@@ -189,7 +198,10 @@ bool PostgresStore::begin_writing(Work& work) {
   if (mark->epoch < identity_.epoch) throw StartAnew{};
   work.holder = {identity_.incarnation, mark->next_epoch, work.scenery.now};
   work.turn.epoch = mark->next_epoch;
-  if (!work.repeated || mark->turn != work.request->number) return false;
+  if (!work.repeated || mark->turn != work.request->number) {
+    next_remainder_ = remainder_;
+    return false;
+  }
   work.turn.epoch = mark->epoch;
   work.turn.more = true;
   const auto picked = session_->reader.leased_under(identity_.incarnation, mark->epoch);
@@ -202,11 +214,37 @@ bool PostgresStore::begin_writing(Work& work) {
 void PostgresStore::settle(Work& work) {
   Settled settled;
   session_->settler.settle(work.request->settlements, work.holder, settled);
+  if (settled.locked > 0) wary_turns_ = kWaryTurns;
+  if (is_due_again(work.called)) write_again(work);
+  const auto take = [](auto& all, auto& more) {
+    const std::size_t room = kRemainderMax - std::min(kRemainderMax, all.size());
+    more.resize(std::min(more.size(), room));
+    std::move(more.begin(), more.end(), std::back_inserter(all));
+  };
+  take(next_remainder_.beside, settled.beside);
+  take(next_remainder_.postponed, settled.postponed);
   session_->selector.settled(settled.freed);
   session_->selector.released(settled.released);
   work.turn.fenced = settled.fenced;
   work.turn.isolated = settled.isolated;
   work.turn.isolated_error = settled.isolated_error;
+}
+
+bool PostgresStore::is_due_again(Time now) const {
+  return !remainder_.empty() && now - tried_again_ >= kAgainInterval;
+}
+
+// What others had locked, once they have let it go.
+void PostgresStore::write_again(Work& work) {
+  Settler& settler = session_->settler;
+  Settled settled;
+  settler.set_wary(true);
+  next_remainder_.beside = settler.write_again(remainder_.beside, work.holder);
+  settler.settle(remainder_.postponed, work.holder, settled);
+  next_remainder_.postponed = std::move(settled.postponed);
+  settler.set_wary(wary_turns_ > 0);
+  session_->selector.settled(settled.freed);
+  tried_again_ = work.called;
 }
 
 void PostgresStore::take_over(Work& work) {
@@ -241,7 +279,7 @@ Selection PostgresStore::select(Work& work) {
 void PostgresStore::lease(Work& work, const Selection& selection) {
   const LeaseId epoch = work.holder.epoch;
   const auto leased = session_->leases.lease(selection.rows, identity_.incarnation, epoch);
-  if (leased.size() < selection.rows.size()) work.turn.more = true;
+  if (leased.size() < selection.rows.size()) pass_over(work, selection, leased);
   if (leased.empty()) return;
   work.turn.leased =
       session_->reader.load(leased, epoch, work.request->lease.payload_max, work.scenery.now);
@@ -256,6 +294,17 @@ void PostgresStore::lease(Work& work, const Selection& selection) {
     if (!loaded) gone.push_back(row.key);
   }
   session_->leases.forget(gone);
+}
+
+// Another relay was quicker, or somebody else has the row locked: it is left alone for a while.
+void PostgresStore::pass_over(Work& work, const Selection& selection,
+                              const std::vector<Picked>& leased) {
+  std::set<std::string> ours;
+  for (const Picked& row : leased) ours.insert(row.key);
+  for (const Picked& row : selection.rows) {
+    if (!ours.contains(row.key)) session_->selector.pass_over(row);
+  }
+  work.turn.more = true;
 }
 
 void PostgresStore::sign(Work& work) {
@@ -276,7 +325,9 @@ Turn PostgresStore::committed(Work& work) {
   if (work.examined) examined_at_ = work.called;
   if (turn.epoch > 0) {
     identity_.epoch = turn.epoch;
+    remainder_ = next_remainder_;
     if (careful_turns_ > 0) --careful_turns_;
+    if (wary_turns_ > 0) --wary_turns_;
     if (turn.isolated > 0) careful_turns_ = kCarefulTurns;
   }
   turn.leases_lost = std::exchange(leases_lost_, false);
@@ -324,6 +375,15 @@ void PostgresStore::listen() {
 
 void PostgresStore::close() { session_.reset(); }
 
+void PostgresStore::write_for_the_last_time() {
+  session_->settler.set_careful(true, false);
+  Transaction transaction(session_->connection, Transaction::Kind::write);
+  const ServerTime now = session_->registration.look(identity_, false).now;
+  remainder_.beside = session_->settler.write_again(
+      remainder_.beside, {identity_.incarnation, identity_.epoch, now});
+  transaction.commit();
+}
+
 void PostgresStore::retire() {
   listener_.disarm();
   if (!identity_.registered) return;
@@ -333,6 +393,7 @@ void PostgresStore::retire() {
     Transaction transaction(session_->connection, Transaction::Kind::write);
     session_->registration.end(identity_);
     transaction.commit();
+    if (!remainder_.beside.empty()) write_for_the_last_time();
     identity_.registered = false;
     identity_.incarnation = new_incarnation();
     session_->selector.start_over();

@@ -31,6 +31,12 @@ class PostgresStore final : public OutboxStore {
   void retire() override;
 
  private:
+  // What is still to be written about rows that others had locked.
+  struct Remainder {
+    std::vector<std::string> beside;    // keys: the state is kept beside, so this can wait
+    std::vector<Settlement> postponed;  // confirmed too late: worth recording, while we live
+    bool empty() const { return beside.empty() && postponed.empty(); }
+  };
   // A turn under way.
   struct Work {
     const TurnRequest* request = nullptr;
@@ -48,9 +54,12 @@ class PostgresStore final : public OutboxStore {
   bool run(Work& work);
   bool begin_writing(Work& work);
   void settle(Work& work);
+  void write_again(Work& work);
+  bool is_due_again(Time now) const;
   void take_over(Work& work);
   Selection select(Work& work);
   void lease(Work& work, const Selection& selection);
+  void pass_over(Work& work, const Selection& selection, const std::vector<Picked>& leased);
   void sign(Work& work);
   Turn committed(Work& work);
 
@@ -59,6 +68,7 @@ class PostgresStore final : public OutboxStore {
   void become_new();
   void listen();
   void close();
+  void write_for_the_last_time();
 
   const StoreSettings settings_;
   const Clock& clock_;
@@ -71,6 +81,10 @@ class PostgresStore final : public OutboxStore {
   std::unique_ptr<Session> session_;
   std::optional<Time> examined_at_;
   std::size_t careful_turns_ = 0;
+  std::size_t wary_turns_ = 0;
+  Remainder remainder_;
+  Remainder next_remainder_;  // of the last turn that wrote, whether or not it was committed
+  Time tried_again_{};
   std::optional<std::uint64_t> last_written_;    // number of the last turn that tried to write
   std::optional<std::uint64_t> schema_changed_;  // number of the last turn that met that
   bool leases_lost_ = false;

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::int64_t kTakeoversBeforeSolitude = 2;
 constexpr std::size_t kWaitingMax = 10'000;
+constexpr Duration kPassOverMin = std::chrono::milliseconds{50};
+constexpr Duration kPassOverMax = std::chrono::seconds{1};
 constexpr std::int64_t kAnyEpoch = std::numeric_limits<std::int64_t>::max();
 
 bool by_place(const Candidate& one, const Candidate& other) { return one.place < other.place; }
@@ -24,6 +26,7 @@ Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   scene_ = scene;
   bytes_ = 0;
   stopped_ = false;
+  next_try_.reset();
   selection_ = {};
   picked_.clear();
   candidates_.begin(scene.now, scene.server, request.limit);
@@ -34,6 +37,10 @@ Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   const bool met_others = request.ordering == Ordering::key && owners_.met_others();
   if (stopped_ || met_others || !candidates_.exhausted()) selection_.more = true;
   if (candidates_.exhausted()) selection_.next_due = candidates_.next_due();
+  if (next_try_) {
+    const ServerTime then = scene.server + std::chrono::ceil<std::chrono::microseconds>(*next_try_);
+    selection_.next_due = std::min(selection_.next_due.value_or(then), then);
+  }
   std::sort(selection_.rows.begin(), selection_.rows.end(),
             [](const Picked& one, const Picked& other) { return one.place < other.place; });
   return std::move(selection_);
@@ -58,6 +65,22 @@ void Selector::released(const std::vector<RowHandle>& rows) {
   for (const RowHandle& row : rows) {
     candidates_.turn_back({row.place, places_are_keys_ ? "" : std::get<std::string>(row.key)});
   }
+}
+
+void Selector::pass_over(const Picked& row) {
+  if (passed_over_.size() >= kWaitingMax) passed_over_.clear();
+  PassedOver& passed = passed_over_[row.key];
+  passed.wait = std::clamp(passed.wait * 2, kPassOverMin, kPassOverMax);
+  passed.until = scene_.now + passed.wait;
+  candidates_.turn_back(row.place);
+}
+
+bool Selector::is_passed_over(const std::string& key) {
+  const auto found = passed_over_.find(key);
+  if (found == passed_over_.end() || scene_.now >= found->second.until) return false;
+  const Duration left = found->second.until - scene_.now;
+  next_try_ = std::min(next_try_.value_or(left), left);
+  return true;
 }
 
 void Selector::choose() {
@@ -173,7 +196,8 @@ Step Selector::pick(const Candidate& candidate) {
   if (candidate.holder) {
     return candidate.holder == scene_.incarnation ? Step::mine : Step::passed;
   }
-  if (candidate.asked_to_wait || !key_is_free(candidate)) return Step::passed;
+  if (candidate.asked_to_wait || is_passed_over(candidate.key)) return Step::passed;
+  if (!key_is_free(candidate)) return Step::passed;
   const bool alone = wants_to_be_alone(candidate);
   if (alone && (request_.holding > 0 || !selection_.rows.empty())) {
     solitary_ = candidate.key;

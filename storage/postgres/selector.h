@@ -53,6 +53,9 @@ class Selector {
   void settled(const std::vector<RowHandle>& rows);
   // These may be leased again at once.
   void released(const std::vector<RowHandle>& rows);
+  // This one of the last selection could not be leased: somebody has it locked. It is tried again
+  // after a while, which grows.
+  void pass_over(const Picked& row);
 
  private:
   void choose();
@@ -69,6 +72,7 @@ class Selector {
   bool key_is_free(const Candidate& candidate);
   bool wants_to_be_alone(const Candidate& candidate) const;
   bool fits(std::uint64_t size) const;
+  bool is_passed_over(const std::string& key);
 
   const bool places_are_keys_;
   Candidates candidates_;
@@ -76,6 +80,11 @@ class Selector {
 
   // Kept between calls: a memory only, and bounded.
   std::unordered_map<std::string, Place> waiting_behind_;  // a row -> the first that it held back
+  struct PassedOver {
+    Time until;
+    Duration wait;
+  };
+  std::unordered_map<std::string, PassedOver> passed_over_;  // rows that others have locked
   std::optional<std::string> solitary_;
 
   // Of the current call.
@@ -83,6 +92,7 @@ class Selector {
   Scene scene_;
   std::uint64_t bytes_ = 0;
   bool stopped_ = false;
+  std::optional<Duration> next_try_;  // of a row that was passed over
   Selection selection_;
   std::unordered_set<std::string> picked_;  // keys
 };

@@ -1,5 +1,6 @@
 #include "storage/postgres/session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "storage/postgres/adoption.h"
@@ -7,6 +8,16 @@
 
 namespace outbox::postgres {
 namespace {
+
+// Far less than the second after which a server looks for deadlocks: a relay never makes another's
+// transaction fail.
+constexpr Duration kLockWaitMax = std::chrono::milliseconds{50};
+
+ConnectionSettings of_relay(const StoreSettings& settings) {
+  ConnectionSettings result = connection_settings(settings, "relay");
+  result.lock_wait = std::min(result.lock_wait, kLockWaitMax);
+  return result;
+}
 
 Table prepare(Connection& connection, const StoreSettings& settings) {
   Transaction transaction(connection, Transaction::Kind::read);
@@ -19,7 +30,7 @@ Table prepare(Connection& connection, const StoreSettings& settings) {
 }  // namespace
 
 Session::Session(const StoreSettings& settings, const std::string& now)
-    : connection(connection_settings(settings, "relay")),
+    : connection(of_relay(settings)),
       sql(prepare(connection, settings)),
       side_rows(connection, sql),
       settler(connection, sql, side_rows),

@@ -18,8 +18,6 @@ std::optional<Query> query_if(Connection& connection, std::string sql) {
   return std::optional<Query>(std::in_place, connection, std::move(sql));
 }
 
-bool is(const char* state, const char* name) { return std::string_view(state) == name; }
-
 }  // namespace
 
 Settler::Settler(Connection& connection, const Sql& sql, SideRows& side_rows)
@@ -37,7 +35,9 @@ Settler::Settler(Connection& connection, const Sql& sql, SideRows& side_rows)
       mark_processed_(query_if(connection, processed_sql(sql))),
       mark_failed_(query_if(connection, failed_sql(sql))),
       mark_dead_(query_if(connection, dead_sql(sql))),
-      look_(connection, look_sql(sql)),
+      look_(connection, look_sql(sql, Lock::wait)),
+      look_at_free_(connection, look_sql(sql, Lock::skip)),
+      peek_(connection, look_sql(sql, Lock::none)),
       audit_(connection,
              fmt::format("INSERT INTO {} (outbox, row_key, event_id, at, action, reason) "
                          "SELECT $1, x.key, x.id, $2, 'dead_letter', x.reason "
@@ -73,12 +73,15 @@ void Settler::settle_distinct(const std::vector<const Settlement*>& settlements,
     if (item.late) late.push_back(item.key);
   }
   // Locked before its notes are read, so that no redrive comes in between.
-  const std::map<std::string, Look> looks =
-      late.empty() ? std::map<std::string, Look>{} : look(late);
+  const Looks looks = late.empty() ? Looks{} : look(late);
   read_sides(items);
   Items active;
   std::map<std::string, SideRow> doubted;
   for (Item& item : items) {
+    if (item.late && is_locked(item.key, looks)) {
+      settled.postponed.push_back(*item.settlement);
+      continue;
+    }
     if (item.late && !may_still_settle(item, looks)) {
       ++settled.fenced;
       continue;
@@ -94,7 +97,9 @@ void Settler::settle_distinct(const std::vector<const Settlement*>& settlements,
   }
   side_rows_.write(doubted);
   write(active, holder, settled);
-  keep(active, holder, settled);
+  const Items written = keep(active, settled);
+  log(written, holder);
+  audit_deaths(written, holder);
 }
 
 // The items that there is something to write for.
@@ -155,7 +160,7 @@ void Settler::read_sides(std::vector<Item>& items) {
 
 // The broker has confirmed a row whose lease was lost: true all the same, unless the row has been
 // decided or driven again since.
-bool Settler::may_still_settle(const Item& item, const std::map<std::string, Look>& looks) const {
+bool Settler::may_still_settle(const Item& item, const Looks& looks) const {
   const auto found = looks.find(item.key);
   if (found == looks.end() || found->second.fingerprint != item.handle.fingerprint) return false;
   const bool decided =
@@ -219,17 +224,15 @@ Settler::Change Settler::change_for(const Settlement& settlement, const Holder& 
 
 // In the row itself where that can hold it, else beside.
 void Settler::write(const Items& items, const Holder& holder, Settled& settled) {
+  if (wary_) find_locked(items);
   for (const char* name : {state::kProcessed, state::kFailed, state::kDeadLettered}) {
     Items group;
     for (Item* item : items) {
-      if (is(item->change.state, name)) group.push_back(item);
+      if (is(item->change.state, name) && !item->locked) group.push_back(item);
     }
     if (!group.empty() && holds(name)) write_in_place(group, name, holder, settled);
   }
-  std::vector<std::string> keys;
-  for (const Item* item : items) {
-    if (item->written == Written::not_yet) keys.push_back(item->key);
-  }
+  const std::vector<std::string> keys = keys_not_written(items);
   if (keys.empty()) return;
   const auto looks = look(keys);
   std::map<std::string, Items> shown;
@@ -239,6 +242,11 @@ void Settler::write(const Items& items, const Holder& holder, Settled& settled) 
     const bool first = !item->side.state;
     write_beside(*item, looks, holder);
     if (item->written != Written::beside) continue;
+    if (item->locked) {
+      ++settled.locked;
+      if (tried) settled.beside.push_back(item->key);
+      continue;
+    }
     // There it is, and open: so it was not gone, but stayed as it was.
     if (tried && first && !item->refused) isolate(*item, "a trigger ignores changes", settled);
     if (!tried) shown[item->change.state].push_back(item);
@@ -264,6 +272,14 @@ void Settler::write_in_place(const Items& items, const char* state, const Holder
     side.retry_count.reset();
     side.processed_on.reset();
   }
+}
+
+std::vector<std::string> Settler::keys_not_written(const Items& items) {
+  std::vector<std::string> keys;
+  for (const Item* item : items) {
+    if (item->written == Written::not_yet) keys.push_back(item->key);
+  }
+  return keys;
 }
 
 // Marks those that were changed, and those that refused. With care, a group with a row that refuses
@@ -343,152 +359,6 @@ std::set<std::string> Settler::update(const Items& items, const char* state, con
     take(mark_dead_->rows(keys, fingerprints, counts, charges, errors, reasons));
   }
   return changed;
-}
-
-void Settler::write_beside(Item& item, const std::map<std::string, Look>& looks,
-                           const Holder& holder) {
-  SideRow& side = item.side;
-  const auto found = looks.find(item.key);
-  item.written = Written::gone;
-  if (found == looks.end() || found->second.fingerprint != item.handle.fingerprint) return;
-  const std::string& present = found->second.state;
-  const bool open = present == state::kPending || present == state::kFailed;
-  if (!side.state && !open) return;
-  if (!side.state) side.retry_count = found->second.retry_count;
-  side.state = item.change.state;
-  side.retry_count = side.retry_count.value_or(0) + item.change.charge;
-  side.error = item.change.error;
-  side.due = item.change.due;
-  side.dead_letter_reason = item.change.dead_reason;
-  side.processed_on =
-      is(item.change.state, state::kProcessed) ? std::optional(holder.now) : std::nullopt;
-  item.written = Written::beside;
-}
-
-void Settler::isolate(const Item& item, const std::string& error, Settled& settled) {
-  ++settled.isolated;
-  if (settled.isolated_error.empty()) {
-    settled.isolated_error = fmt::format("row {}: {}", item.key, error);
-  }
-}
-
-// A decided row needs no notes, but for its generation.
-void Settler::keep(const Items& items, const Holder& holder, Settled& settled) {
-  std::map<std::string, SideRow> kept;
-  std::vector<std::string> erased;
-  std::vector<std::string> late;
-  Items written;
-  for (Item* item : items) {
-    if (item->written == Written::gone) {
-      ++settled.fenced;
-      continue;
-    }
-    written.push_back(item);
-    if (item->late) {
-      late.push_back(item->key);
-      settled.freed.push_back(item->handle);
-    }
-    const SideRow& side = item->side;
-    if (!is(item->change.state, state::kProcessed)) {
-      kept.emplace(item->key, side);
-    } else if (side.state || side.generation > 0) {
-      SideRow last;
-      last.state = side.state;
-      last.retry_count = side.retry_count;
-      last.processed_on = side.processed_on;
-      last.generation = side.generation;
-      last.fingerprint = side.fingerprint;
-      kept.emplace(item->key, last);
-    } else if (item->had_side) {
-      erased.push_back(item->key);
-    }
-  }
-  side_rows_.write(kept);
-  side_rows_.erase(erased);
-  if (!late.empty()) end_any_leases_.run(outbox_, late);
-  log(written, holder);
-  audit_deaths(written, holder);
-}
-
-void Settler::log(const Items& items, const Holder& holder) {
-  std::vector<std::string> keys;
-  std::vector<std::string> outcomes;
-  std::vector<std::string> reasons;
-  for (const Item* item : items) {
-    if (item->settlement == nullptr || !is_kept(*item->settlement, kept_)) continue;
-    keys.push_back(item->key);
-    outcomes.push_back(outcome_of(*item->settlement));
-    reasons.push_back(safe_text(connection_, reason_of(*item->settlement)));
-  }
-  if (!keys.empty()) attempts_.run(outbox_, holder.now, keys, outcomes, reasons);
-}
-
-void Settler::audit_deaths(const Items& items, const Holder& holder) {
-  std::vector<std::string> keys;
-  std::vector<std::string> reasons;
-  for (const Item* item : items) {
-    if (!is(item->change.state, state::kDeadLettered)) continue;
-    keys.push_back(item->key);
-    reasons.push_back(fmt::format("{}: {}", item->change.dead_reason.value_or(""),
-                                  item->change.error.value_or("")));
-  }
-  if (keys.empty()) return;
-  const auto looks = look(keys);
-  std::vector<std::optional<std::string>> ids;
-  for (const std::string& key : keys) {
-    const auto found = looks.find(key);
-    ids.push_back(found == looks.end() ? std::nullopt
-                                       : std::optional(shortened(found->second.event_id)));
-  }
-  audit_.run(outbox_, holder.now, keys, ids, reasons);
-}
-
-std::map<std::string, Settler::Look> Settler::look(const std::vector<std::string>& keys) {
-  std::map<std::string, Look> result;
-  Rows rows = look_.rows(keys);
-  while (rows.next()) {
-    result[rows.text(0)] = {rows.text(1), rows.integer(2),
-                            static_cast<std::uint32_t>(rows.integer(3)), rows.text(4),
-                            rows.text(5)};
-  }
-  return result;
-}
-
-std::vector<BuriedRow> Settler::bury(const std::vector<Killer>& killers, const Holder& holder) {
-  std::vector<BuriedRow> buried;
-  if (killers.empty()) return buried;
-  std::vector<std::string> keys;
-  for (const Killer& killer : killers) keys.push_back(killer.key);
-  const auto looks = look(keys);
-  const auto sides = side_rows_.read(keys);
-  std::vector<Item> items;
-  for (const Killer& killer : killers) {
-    const auto found = looks.find(killer.key);
-    if (found == looks.end()) continue;
-    Item item;
-    item.key = killer.key;
-    item.handle.fingerprint = found->second.fingerprint;
-    if (const auto side = sides.find(killer.key);
-        side != sides.end() && side->second.is_of(item.handle.fingerprint)) {
-      item.side = side->second;
-    }
-    item.side.fingerprint = item.handle.fingerprint;
-    item.side.waits_for_recovery_epoch.reset();
-    item.change.state = state::kDeadLettered;
-    item.change.error = fmt::format("{} relays died while they held only this row", killer.crashes);
-    item.change.dead_reason = name_of(DeadReason::crashed);
-    buried.push_back({found->second.event_id, found->second.event_type,
-                      static_cast<std::uint32_t>(item.side.state ? item.side.retry_count.value_or(0)
-                                                                 : found->second.retry_count),
-                      *item.change.error});
-    items.push_back(std::move(item));
-  }
-  Items all;
-  for (Item& item : items) all.push_back(&item);
-  Settled ignored;
-  write(all, holder, ignored);
-  keep(all, holder, ignored);
-  return buried;
 }
 
 }  // namespace outbox::postgres

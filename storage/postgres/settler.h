@@ -8,6 +8,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "relay/backends.h"
@@ -31,6 +32,9 @@ struct Holder {
 
 // What settling came to.
 struct Settled {
+  std::size_t locked = 0;  // rows that others have locked: their state was kept beside for now
+  std::vector<std::string> beside;    // of them, those to be written by write_again()
+  std::vector<Settlement> postponed;  // to be settled again: locked, and the lease was lost before
   std::size_t fenced = 0;
   std::size_t isolated = 0;
   std::string isolated_error;
@@ -52,6 +56,9 @@ class Settler {
 
   void settle(std::span<const Settlement> settlements, const Holder& holder, Settled& settled);
   std::vector<BuriedRow> bury(const std::vector<Killer>& killers, const Holder& holder);
+  // Rows whose state was kept beside while others had them locked: those that are free now get it.
+  // Waits for nobody. Returns the keys of those that are still locked.
+  std::vector<std::string> write_again(const std::vector<std::string>& keys, const Holder& holder);
 
   // Rows are written under savepoints: slower, but one refusal spoils no other. `fresh`: the
   // statements were made since something was found missing, so that a row's trigger lacks it.
@@ -59,6 +66,8 @@ class Settler {
     careful_ = careful;
     fresh_ = fresh;
   }
+  // Rows that others have locked are not waited for. It takes one more statement.
+  void set_wary(bool wary) { wary_ = wary; }
   void keep_attempts(AttemptsKept kept) { kept_ = kept; }
 
  private:
@@ -70,20 +79,23 @@ class Settler {
     std::optional<std::string> dead_reason;
     std::uint32_t charge = 0;
   };
-  // What the outbox's row says, locked.
+  // What the outbox's row says. Locked by us, unless others have it locked.
   struct Look {
     std::string state;
     std::int64_t retry_count = 0;
     std::uint32_t fingerprint = 0;
     std::string event_id;
     std::string event_type;
+    bool locked = false;  // by others
   };
+  using Looks = std::map<std::string, Look>;
   enum class Written { not_yet, in_place, beside, gone };
   struct Item {
     const Settlement* settlement = nullptr;
     RowHandle handle;
     std::string key;
     bool late = false;
+    bool locked = false;
     bool refused = false;
     bool had_side = false;
     SideRow side;
@@ -97,7 +109,7 @@ class Settler {
   std::vector<Item> end_leases(const std::vector<const Settlement*>& settlements,
                                const Holder& holder, Settled& settled);
   void read_sides(std::vector<Item>& items);
-  bool may_still_settle(const Item& item, const std::map<std::string, Look>& looks) const;
+  bool may_still_settle(const Item& item, const Looks& looks) const;
   static void note_attempt(SideRow& side, const Settlement& settlement, const Holder& holder);
   Change change_for(const Settlement& settlement, const Holder& holder) const;
 
@@ -106,16 +118,21 @@ class Settler {
                       Settled& settled);
   void try_update(const Items& items, const char* state, const Holder& holder, Settled& settled);
   std::set<std::string> update(const Items& items, const char* state, const Holder& holder);
-  static void write_beside(Item& item, const std::map<std::string, Look>& looks,
-                           const Holder& holder);
+  static void write_beside(Item& item, const Looks& looks, const Holder& holder);
   void refuse(Item& item, const std::string& error, Settled& settled);
   static void isolate(const Item& item, const std::string& error, Settled& settled);
-  void keep(const Items& items, const Holder& holder, Settled& settled);
+  Items keep(const Items& items, Settled& settled);
   void log(const Items& items, const Holder& holder);
   void audit_deaths(const Items& items, const Holder& holder);
 
   bool holds(const char* state) const;
-  std::map<std::string, Look> look(const std::vector<std::string>& keys);
+  Looks look(const std::vector<std::string>& keys);
+  Looks look_at_free(const std::vector<std::string>& keys);
+  static void read_looks(Rows rows, bool locked, Looks& looks);
+  void find_locked(const Items& items);
+  static bool is_locked(const std::string& key, const Looks& looks);
+  static bool is(const char* state, const char* name) { return std::string_view(state) == name; }
+  static std::vector<std::string> keys_not_written(const Items& items);
 
   Connection& connection_;
   const Sql& sql_;
@@ -124,6 +141,7 @@ class Settler {
   AttemptsKept kept_ = AttemptsKept::failures;
   bool careful_ = false;
   bool fresh_ = false;
+  bool wary_ = false;
   std::set<std::string> refusing_;  // rows that refused before: written one by one
   Query end_leases_;
   Query end_any_leases_;
@@ -131,6 +149,8 @@ class Settler {
   std::optional<Query> mark_failed_;
   std::optional<Query> mark_dead_;
   Query look_;
+  Query look_at_free_;
+  Query peek_;
   Query audit_;
   Query attempts_;
 };

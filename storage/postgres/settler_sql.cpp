@@ -77,14 +77,18 @@ std::string dead_sql(const Sql& sql) {
       "unnest($1, $2, $3, $4, $5, $6) AS x(key, fingerprint, counted, charge, error, reason)");
 }
 
-std::string look_sql(const Sql& sql) {
+// As an UPDATE locks it: rows that refer to it by a foreign key may be written meanwhile.
+std::string look_sql(const Sql& sql, Lock lock) {
   const Columns& c = sql.mapping().columns;
+  std::string locking;
+  if (lock != Lock::none) locking = " FOR NO KEY UPDATE OF o";
+  if (lock == Lock::skip) locking += " SKIP LOCKED";
   return fmt::format(
       "SELECT {}, coalesce({}, ''), coalesce({}, 0)::int8, {}, {}::text, {}::text FROM {} "
-      "WHERE {} = ANY({}) ORDER BY {} FOR UPDATE OF o",
+      "WHERE {} = ANY({}) ORDER BY {}{}",
       sql.key_text(), sql.state_name(), sql.value(c.retry_count), sql.fingerprint(),
       sql.column(c.id), sql.column(c.event_type), sql.from(), sql.row_key(), sql.as_keys("$1"),
-      sql.row_key());
+      sql.row_key(), locking);
 }
 
 }  // namespace outbox::postgres

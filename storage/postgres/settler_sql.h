@@ -18,7 +18,10 @@ std::string failed_sql(const Sql& sql);
 // $3 to $5 likewise; $6 the reason.
 std::string dead_sql(const Sql& sql);
 
-// What the rows with the keys $1 say, locked: key, state, retry count, fingerprint, id, type.
-std::string look_sql(const Sql& sql);
+// A row that others have locked: waited for, left out; or nothing is locked at all.
+enum class Lock { wait, skip, none };
+
+// What the rows with the keys $1 say: key, state, retry count, fingerprint, id, type.
+std::string look_sql(const Sql& sql, Lock lock);
 
 }  // namespace outbox::postgres

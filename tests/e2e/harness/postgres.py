@@ -3,8 +3,10 @@
 import itertools
 import json
 import os
+import subprocess
 import sys
 
+from .process import die_with_parent
 from .relay import run_command
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "servers"))
@@ -61,3 +63,29 @@ class PostgresOutbox:
             assert finding["what"] and finding["why"], finding
             assert finding["fix"] or finding["severity"] == "information", finding
         return done.returncode, {finding["code"]: finding for finding in findings}
+
+
+class Session:
+    """A session of the application's that stays open."""
+
+    def __init__(self, outbox):
+        self._psql = subprocess.Popen(["psql", "-qAtX", outbox.url], text=True,
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, preexec_fn=die_with_parent)
+
+    def sql(self, text):
+        """What the statements printed; an error fails the test."""
+        self._psql.stdin.write(f"{text};\n\\echo done :ERROR\n")
+        self._psql.stdin.flush()
+        lines = []
+        for line in self._psql.stdout:
+            if line.startswith("done "):
+                assert line == "done false\n", lines
+                break
+            lines.append(line.rstrip("\n"))
+        return "\n".join(lines)
+
+    def close(self):
+        self._psql.stdin.close()
+        self._psql.stdout.close()
+        self._psql.wait(timeout=30)

@@ -79,6 +79,8 @@ class Candidates {
 
   // Whether the walks of this selection have seen everything there is.
   bool exhausted() const { return fresh_seen_ && due_seen_; }
+  // Whether the walks have met rows that can't be leased now, but may be at any time.
+  bool passed_any() const { return fresh_.passed_any() || due_.passed_any(); }
   // Of failed rows that are not due yet.
   std::optional<ServerTime> next_due();
 

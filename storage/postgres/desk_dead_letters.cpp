@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kFoundAtOnce = 5000;
 // A transaction treats so many rows, for so long: until then it keeps locks on them.
 constexpr std::size_t kChunk = 100;
+constexpr const char* kNotify = "SELECT pg_catalog.pg_notify('outbox_relay', '')";
 constexpr auto kWorkMax = std::chrono::milliseconds{50};
 
 struct FoundDead {
@@ -258,6 +259,7 @@ void treat_dead_letters(Desk& desk, const DeadLetterFilter& filter, const Treatm
                         const Progress& progress, Treated& treated) {
   using HoldClock = std::chrono::steady_clock;
   Hand hand(desk, treatment);
+  const bool redrives = treatment.kind == Treatment::Kind::redrive;
   std::optional<Position> after;
   while (treated.done < filter.limit) {
     // Found without locks; each row is looked at again under its own.
@@ -275,6 +277,8 @@ void treat_dead_letters(Desk& desk, const DeadLetterFilter& filter, const Treatm
       while (looked_at < std::min(kChunk, rest.size()) && HoldClock::now() - begun < kWorkMax) {
         done += hand.treat(rest[looked_at++], treated) ? 1 : 0;
       }
+      // As if they had been inserted anew. Told when it is committed.
+      if (done > 0 && redrives) ask(desk.connection, kNotify);
       transaction.commit();
       treated.done += done;
       rest = rest.subspan(looked_at);

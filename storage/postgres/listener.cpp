@@ -29,6 +29,11 @@ void Listener::arm(int socket) {
   wake();
 }
 
+bool Listener::armed() {
+  const std::lock_guard lock(mutex_);
+  return socket_ >= 0;
+}
+
 void Listener::disarm() {
   {
     const std::lock_guard lock(mutex_);

@@ -21,6 +21,8 @@ class Listener {
 
   // From now on until disarm(), nobody else reads from that socket.
   void arm(int socket);
+  // Nothing has come since arm().
+  bool armed();
   // Costs nothing if there is nothing to disarm.
   void disarm();
 

@@ -64,6 +64,12 @@ PostgresStore::PostgresStore(const StoreSettings& settings, const Clock& clock, 
 }
 
 Turn PostgresStore::turn(const TurnRequest& request) {
+  if (skips(request)) {
+    Turn nothing;
+    nothing.status = TurnStatus::committed;
+    nothing.next_due = idle_pace_.next_due(clock_.now());
+    return nothing;
+  }
   listener_.disarm();
   try {
     Turn turn = attempt(request);
@@ -86,6 +92,17 @@ Turn PostgresStore::turn(const TurnRequest& request) {
   }
 }
 
+// Nothing was told since a look found nothing, and this one asks for the same.
+bool PostgresStore::skips(const TurnRequest& request) {
+  const LeaseRequest& lease = request.lease;
+  const bool asks_again = request.settlements.empty() && !request.renew && lease.limit > 0 &&
+                          !lease.probe && lease.recovered == idle_request_.recovered &&
+                          lease.ordering == idle_request_.ordering &&
+                          lease.dead_blocks_key == idle_request_.dead_blocks_key;
+  const bool heard = !session_ || !listener_.armed() || is_due_again(clock_.now());
+  return asks_again && !heard && idle_pace_.skips(clock_.now());
+}
+
 Turn PostgresStore::attempt(const TurnRequest& request) {
   Work work;
   work.request = &request;
@@ -98,6 +115,7 @@ Turn PostgresStore::attempt(const TurnRequest& request) {
     session_->settler.set_wary(wary_turns_ > 0);
     work.turn = {};
     work.examined = false;
+    work.idle = false;
     try {
       const Undo undo(session_->selector);
       Transaction transaction(session_->connection, Transaction::Kind::write);
@@ -180,7 +198,10 @@ bool PostgresStore::run(Work& work) {
   }
   const Selection selection = select(work);
   if (!must_write) {
-    if (selection.rows.empty()) return false;
+    if (selection.rows.empty()) {
+      work.idle = is_idle(work, selection);
+      return false;
+    }
     begin_writing(work);
   }
   lease(work, selection);
@@ -276,6 +297,16 @@ Selection PostgresStore::select(Work& work) {
   return selection;
 }
 
+// Whether all that may be leased next is told of, or due at a known time.
+bool PostgresStore::is_idle(const Work& work, const Selection& selection) {
+  const LeaseRequest& asked = work.request->lease;
+  const bool looked = asked.limit > 0 && asked.retry_limit > 0 && !work.scenery.circuit_held &&
+                      !work.scenery.paused;
+  const bool nothing = !selection.more && !selection.waiting && !selection.wants_solitude;
+  return looked && nothing && asked.holding == 0 && remainder_.empty() &&
+         session_->connection.listens() && session_->insert_trigger.is_there(work.called);
+}
+
 void PostgresStore::lease(Work& work, const Selection& selection) {
   const LeaseId epoch = work.holder.epoch;
   const auto leased = session_->leases.lease(selection.rows, identity_.incarnation, epoch);
@@ -331,6 +362,12 @@ Turn PostgresStore::committed(Work& work) {
     if (turn.isolated > 0) careful_turns_ = kCarefulTurns;
   }
   turn.leases_lost = std::exchange(leases_lost_, false);
+  if (work.idle) {
+    idle_request_ = work.request->lease;
+    idle_pace_.found_nothing(work.called, turn.next_due);
+  } else {
+    idle_pace_.start_over();
+  }
   return std::move(turn);
 }
 
@@ -373,14 +410,17 @@ void PostgresStore::listen() {
   }
 }
 
-void PostgresStore::close() { session_.reset(); }
+void PostgresStore::close() {
+  session_.reset();
+  idle_pace_.start_over();
+}
 
 void PostgresStore::write_for_the_last_time() {
   session_->settler.set_careful(true, false);
   Transaction transaction(session_->connection, Transaction::Kind::write);
   const ServerTime now = session_->registration.look(identity_, false).now;
-  remainder_.beside = session_->settler.write_again(
-      remainder_.beside, {identity_.incarnation, identity_.epoch, now});
+  remainder_.beside = session_->settler.write_again(remainder_.beside,
+                                                    {identity_.incarnation, identity_.epoch, now});
   transaction.commit();
 }
 

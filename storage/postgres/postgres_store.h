@@ -11,6 +11,7 @@
 #include "relay/bell.h"
 #include "relay/outbox_store.h"
 #include "relay/random.h"
+#include "storage/postgres/idle_pace.h"
 #include "storage/postgres/listener.h"
 #include "storage/postgres/session.h"
 
@@ -45,9 +46,11 @@ class PostgresStore final : public OutboxStore {
     bool examined = false;  // no relay is left whose leases may be ended
     Scenery scenery;
     Holder holder;
+    bool idle = false;  // there is nothing to do until something is told, or due
     Turn turn;
   };
 
+  bool skips(const TurnRequest& request);
   Turn attempt(const TurnRequest& request);
   void open();
   void register_self();
@@ -58,6 +61,7 @@ class PostgresStore final : public OutboxStore {
   bool is_due_again(Time now) const;
   void take_over(Work& work);
   Selection select(Work& work);
+  bool is_idle(const Work& work, const Selection& selection);
   void lease(Work& work, const Selection& selection);
   void pass_over(Work& work, const Selection& selection, const std::vector<Picked>& leased);
   void sign(Work& work);
@@ -80,6 +84,8 @@ class PostgresStore final : public OutboxStore {
   Identity identity_;
   std::unique_ptr<Session> session_;
   std::optional<Time> examined_at_;
+  IdlePace idle_pace_;
+  LeaseRequest idle_request_;  // what was asked for when nothing was found
   std::size_t careful_turns_ = 0;
   std::size_t wary_turns_ = 0;
   Remainder remainder_;

@@ -36,6 +36,7 @@ Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   if (!take_solitary()) choose();
   const bool met_others = request.ordering == Ordering::key && owners_.met_others();
   if (stopped_ || met_others || !candidates_.exhausted()) selection_.more = true;
+  selection_.waiting = selection_.waiting || candidates_.passed_any();
   if (candidates_.exhausted()) selection_.next_due = candidates_.next_due();
   if (next_try_) {
     const ServerTime then = scene.server + std::chrono::ceil<std::chrono::microseconds>(*next_try_);
@@ -177,8 +178,7 @@ std::vector<Candidate> Selector::collect_retries() {
                         [this](const std::vector<Candidate>& candidates) { prepare(candidates); },
                         [&](const Candidate& candidate) {
                           if (candidate.holder) {
-                            return candidate.holder == scene_.incarnation ? Step::mine
-                                                                          : Step::passed;
+                            return candidate.holder == scene_.incarnation ? Step::mine : pass();
                           }
                           if (seen.insert(candidate.key).second) retries.push_back(candidate);
                           return Step::taken;
@@ -193,11 +193,9 @@ std::vector<Candidate> Selector::collect_retries() {
 
 Step Selector::pick(const Candidate& candidate) {
   if (picked_.contains(candidate.key)) return Step::mine;
-  if (candidate.holder) {
-    return candidate.holder == scene_.incarnation ? Step::mine : Step::passed;
-  }
-  if (candidate.asked_to_wait || is_passed_over(candidate.key)) return Step::passed;
-  if (!key_is_free(candidate)) return Step::passed;
+  if (candidate.holder) return candidate.holder == scene_.incarnation ? Step::mine : pass();
+  if (candidate.asked_to_wait || is_passed_over(candidate.key)) return pass();
+  if (!key_is_free(candidate)) return pass();
   const bool alone = wants_to_be_alone(candidate);
   if (alone && (request_.holding > 0 || !selection_.rows.empty())) {
     solitary_ = candidate.key;
@@ -218,6 +216,11 @@ Step Selector::pick(const Candidate& candidate) {
   if (alone) stopped_ = true;
   settled({RowHandle{candidate.key, candidate.place.number, 0}});
   return Step::taken;
+}
+
+Step Selector::pass() {
+  selection_.waiting = true;
+  return Step::passed;
 }
 
 bool Selector::wants_to_be_alone(const Candidate& candidate) const {

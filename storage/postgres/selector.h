@@ -28,6 +28,7 @@ struct Selection {
   std::vector<Picked> rows;  // in the order of the table
   bool more = false;         // there may be rows that are due and were not picked
   bool wants_solitude = false;
+  bool waiting = false;  // there are rows that may be leased before anything is told of them
   std::optional<ServerTime> next_due;
 };
 
@@ -69,6 +70,7 @@ class Selector {
 
   void prepare(const std::vector<Candidate>& candidates);
   Step pick(const Candidate& candidate);
+  Step pass();
   bool key_is_free(const Candidate& candidate);
   bool wants_to_be_alone(const Candidate& candidate) const;
   bool fits(std::uint64_t size) const;

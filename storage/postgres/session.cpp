@@ -37,7 +37,8 @@ Session::Session(const StoreSettings& settings, const std::string& now)
       selector(connection, sql),
       leases(connection, sql),
       reader(connection, sql, side_rows),
-      registration(connection, sql, now) {
+      registration(connection, sql, now),
+      insert_trigger(connection, sql) {
   settler.keep_attempts(settings.attempts_kept);
   require_adoption(connection, sql, now);
   connection.listen("outbox_relay");

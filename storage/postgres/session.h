@@ -4,6 +4,7 @@
 #include <string>
 
 #include "storage/postgres/connection.h"
+#include "storage/postgres/insert_trigger.h"
 #include "storage/postgres/leases.h"
 #include "storage/postgres/registration.h"
 #include "storage/postgres/row_reader.h"
@@ -27,6 +28,7 @@ struct Session {
   Leases leases;
   RowReader reader;
   Registration registration;
+  InsertTrigger insert_trigger;
 };
 
 }  // namespace outbox::postgres

@@ -62,6 +62,8 @@ class Walk {
   void pass(const Position& place) {
     if (passed_++ == 0) first_passed_ = place;
   }
+  // Of the rows that the walk has met, some can't be leased now.
+  bool passed_any() const { return passed_ > 0; }
   void turn_back(const Position& place) {
     if (!position_ || place > *position_) return;
     position_ = place;

@@ -19,6 +19,8 @@ namespace {
 constexpr amqp_channel_t kPublishing = 1;
 constexpr amqp_channel_t kAsking = 2;
 constexpr int kHeartbeatSeconds = 10;
+// The library writes them while it reads, and would wait for a broker that reads nothing.
+constexpr std::chrono::seconds kHeartbeatPatience{1};
 constexpr std::uint8_t kPersistent = 2;
 constexpr std::uint8_t kUtf8 = AMQP_FIELD_KIND_UTF8;
 
@@ -47,10 +49,27 @@ amqp_table_entry_t text_entry(std::string_view name, std::string_view value) {
   return entry;
 }
 
-LinkError library_error(int status) {
-  // More headers than fit into one of the broker's frames.
-  const bool refused = status == AMQP_STATUS_TABLE_TOO_BIG;
-  return {refused ? Outcome::refused : Outcome::transport, amqp_error_string2(status)};
+// A call that the guard has cut off fails with whatever the library makes of that.
+LinkError in_time(LinkError error, Time deadline, const Clock& clock) {
+  if (error.outcome == Outcome::transport && clock.now() >= deadline) {
+    error.reason = "the broker did not answer in time";
+  }
+  return error;
+}
+
+LinkError library_error(int status) { return {Outcome::transport, amqp_error_string2(status)}; }
+
+// A short string on the wire: its length takes a byte.
+std::size_t short_size(std::string_view text) { return 1 + text.size(); }
+
+// The frame in which the properties travel: it can't be split, unlike the body.
+std::size_t properties_frame_size(const AmqpMessage& message) {
+  constexpr std::size_t kAround = 8;                         // type, channel, size; the end
+  constexpr std::size_t kFixed = 2 + 2 + 8 + 2 + 4 + 1 + 8;  // with mode and timestamp
+  std::size_t size = kAround + kFixed + short_size(message.content_type) + short_size(message.id) +
+                     short_size(message.type) + short_size(message.correlation_id);
+  for (const auto& [name, value] : message.headers) size += short_size(name) + 5 + value.size();
+  return size;
 }
 
 // What nobody can mend by trying again: a login, a permission, a name.
@@ -160,7 +179,7 @@ std::unique_ptr<AmqpLink> AmqpLink::open(const AmqpEndpoint& endpoint, const Tls
   const int status =
       amqp_socket_open_noblock(socket, endpoint.host.c_str(), endpoint.port, &patience);
   if (status != AMQP_STATUS_OK) {
-    error = library_error(status);
+    error = in_time(library_error(status), deadline, clock);
     return nullptr;
   }
   std::unique_ptr<AmqpLink> link(new AmqpLink(std::move(library), clock, guard));
@@ -168,7 +187,7 @@ std::unique_ptr<AmqpLink> AmqpLink::open(const AmqpEndpoint& endpoint, const Tls
   std::optional<LinkError> problem = link->log_in(endpoint, deadline);
   if (!problem) problem = link->open_channels();
   if (!problem) return link;
-  error = std::move(*problem);
+  error = in_time(std::move(*problem), deadline, clock);
   return nullptr;
 }
 
@@ -220,13 +239,22 @@ std::optional<LinkError> AmqpLink::find_exchange(const std::string& name, Time d
   }
   const bool channel_closed = reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION &&
                               reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD;
-  if (!channel_closed) return error;
+  if (!channel_closed) return in_time(std::move(*error), deadline, clock_);
   amqp_channel_close_ok_t close_ok{};
   amqp_send_method(connection, kAsking, AMQP_CHANNEL_CLOSE_OK_METHOD, &close_ok);
   amqp_channel_open(connection, kAsking);
   if (auto lost = error_of(amqp_get_rpc_reply(connection))) return lost;
   error->outcome = Outcome::misconfigured;
   return error;
+}
+
+std::string AmqpLink::size_defect(const AmqpMessage& message) const {
+  const auto limit = static_cast<std::size_t>(amqp_get_frame_max(library_->connection));
+  const std::size_t size = properties_frame_size(message);
+  if (size <= limit) return {};
+  return fmt::format(
+      "its headers need a frame of {} bytes, and the broker's limit (frame_max) is {}", size,
+      limit);
 }
 
 std::optional<LinkError> AmqpLink::publish(const AmqpMessage& message, Time deadline) {
@@ -252,16 +280,17 @@ std::optional<LinkError> AmqpLink::publish(const AmqpMessage& message, Time dead
     headers.push_back(text_entry(header.name, header.value));
   }
   properties.headers = {static_cast<int>(headers.size()), headers.data()};
+  ++last_tag_;
   const WriteGuard::Scope scope(guard_, socket(), deadline);
   const int status = amqp_basic_publish(library_->connection, kPublishing,
                                         bytes_of(message.exchange), bytes_of(message.routing_key),
                                         1, 0, &properties, bytes_of(message.body()));
-  if (status != AMQP_STATUS_OK) return library_error(status);
-  ++last_tag_;
+  if (status != AMQP_STATUS_OK) return in_time(library_error(status), deadline, clock_);
   return std::nullopt;
 }
 
 std::optional<LinkEvent> AmqpLink::next() {
+  const WriteGuard::Scope scope(guard_, socket(), clock_.now() + kHeartbeatPatience);
   while (true) {
     amqp_maybe_release_buffers(library_->connection);
     amqp_frame_t frame;

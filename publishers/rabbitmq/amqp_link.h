@@ -61,16 +61,19 @@ class AmqpLink {
   // Whether the exchange is there: asked once, on a channel of its own, since to publish to a
   // missing one would close the channel and take all that is in flight with it.
   std::optional<LinkError> find_exchange(const std::string& name, Time deadline);
-  // Ask again before the next use.
-  void forget_exchange(const std::string& name) { exchanges_.erase(name); }
 
-  // Persistent and mandatory. The delivery tag is last_tag() then. After an error the link is of no
-  // more use.
+  // Why the message can't be sent over this connection; empty if it can. What is wrong with it is
+  // to be known before it is begun.
+  std::string size_defect(const AmqpMessage& message) const;
+
+  // Persistent and mandatory. The delivery tag is last_tag() then. After an error the link can't be
+  // written to, and next() still has what was said before.
   std::optional<LinkError> publish(const AmqpMessage& message, Time deadline);
   std::uint64_t last_tag() const { return last_tag_; }
 
-  // The next thing that the broker said; nothing if it said nothing more yet. Never waits. To be
-  // called at least once a second: heartbeats are sent and looked for meanwhile.
+  // The next thing that the broker said; nothing if it said nothing more yet. To be
+  // called at least once a second: heartbeats are sent and looked for meanwhile. A broker that
+  // takes none of them for a second ends the connection.
   std::optional<LinkEvent> next();
   // Whether next() has something although the socket is not readable.
   bool has_more() const;

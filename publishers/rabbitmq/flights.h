@@ -15,6 +15,7 @@ namespace outbox {
 struct Flight {
   Publication publication;
   std::string exchange;
+  std::string routing_key;
   Time start{};
   Time deadline{};
   std::string returned;  // why the broker sent it back; empty if it did not

@@ -23,6 +23,31 @@ constexpr std::size_t kWindow = 128;
 constexpr std::chrono::milliseconds kTick{500};
 constexpr std::size_t kReasonMax = 512;
 
+Flight flight_of(const Publication& publication, const AmqpMessage& message) {
+  Flight flight;
+  flight.publication = publication;
+  flight.exchange = message.exchange;
+  flight.routing_key = message.routing_key;
+  return flight;
+}
+
+// What to make of the message over which the broker closed the channel.
+Outcome outcome_of_closing(int code) {
+  switch (code) {
+    case AMQP_CONTENT_TOO_LARGE:
+    case AMQP_PRECONDITION_FAILED:
+      return Outcome::refused;
+    case AMQP_ACCESS_REFUSED:
+    case AMQP_NOT_FOUND:
+      return Outcome::misconfigured;
+    default:
+      return Outcome::transport;
+  }
+}
+
+// Rather than because an operator wanted it, or without a word.
+bool closed_over_a_message(int code) { return code != 0 && code != AMQP_CONNECTION_FORCED; }
+
 }  // namespace
 
 RabbitmqPublisher::RabbitmqPublisher(const PublisherSettings& settings, const Clock& clock,
@@ -81,28 +106,25 @@ bool RabbitmqPublisher::take_next() {
 void RabbitmqPublisher::start_all() {
   while (flights_.size() < kWindow && blocked_.empty() && take_next()) {
     const AmqpMessage message = builder_.build(*held_back_);
+    Flight flight = flight_of(*held_back_, message);
     if (!message.error.empty()) {
       report_unsent(*held_back_, Outcome::refused, "not sent: " + message.error);
     } else if (clock_.now() > held_back_->start_by) {
       report_unsent(*held_back_, Outcome::cancelled, "too late to start within the lease");
-    } else if (!may_start(message.exchange)) {
+    } else if (!may_start(flight)) {
       return;
     } else {
-      start(*held_back_, message);
+      start(std::move(flight), message);
     }
     held_back_.reset();
   }
 }
 
-bool RabbitmqPublisher::may_start(const std::string& exchange) const {
-  if (flights_.empty()) return true;
-  return !suspects_.contains(exchange) && !alone_;
+bool RabbitmqPublisher::may_start(const Flight& flight) const {
+  return flights_.empty() || (!alone_ && !suspects_.contains(flight));
 }
 
-void RabbitmqPublisher::start(const Publication& publication, const AmqpMessage& message) {
-  Flight flight;
-  flight.publication = publication;
-  flight.exchange = message.exchange;
+void RabbitmqPublisher::start(Flight flight, const AmqpMessage& message) {
   flight.start = clock_.now();
   flight.deadline = flight.start + settings_.publish_timeout;
   LinkError error;
@@ -121,23 +143,23 @@ void RabbitmqPublisher::put(Flight flight, const AmqpMessage& message) {
       report(flight, missing->outcome, missing->reason, false, 0);
       return;
     }
-    lose(missing->reason, Outcome::transport);
+    break_off(missing->reason);
     report(flight, Outcome::transport, missing->reason, false, incident_);
     return;
   }
-  alone_ = suspects_.contains(message.exchange);
-  if (const auto lost = link_->publish(message, flight.deadline)) {
-    lose(lost->reason, Outcome::transport);
-    // How much of it is on the wire, nobody knows.
-    report(flight, lost->outcome, lost->reason, lost->outcome == Outcome::transport, incident_);
-    return;
+  if (const std::string why = link_->size_defect(message); !why.empty()) {
+    return report_unsent(flight.publication, Outcome::refused, "not sent: " + why);
   }
+  alone_ = suspects_.contains(flight);
+  const auto lost = link_->publish(message, flight.deadline);
+  // Also if it was lost: how much of it is on the wire, nobody knows.
   flights_.add(link_->last_tag(), std::move(flight));
+  if (lost) break_off(lost->reason);
 }
 
 // No queue is bound for it where it was to go: it goes, within the same attempt, where those go.
 void RabbitmqPublisher::divert(Flight flight) {
-  if (!link_) {
+  if (!link_ || !broken_.empty()) {
     report(flight, Outcome::transport, "the connection was lost", false, incident_);
     return;
   }
@@ -200,12 +222,12 @@ void RabbitmqPublisher::on(const amqp::Confirm& confirm) {
   const std::string& unroutable = settings_.unroutable_exchange;
   last_confirm_ = clock_.now();
   for (Flight& flight : flights_.settle(confirm.tag, confirm.multiple)) {
+    suspects_.clear(flight, confirm.taken && flight.returned.empty());
     if (!flight.returned.empty() && !unroutable.empty() && flight.exchange != unroutable) {
       divert(std::move(flight));
     } else if (!flight.returned.empty()) {
       report(flight, Outcome::misconfigured, flight.returned, false, 0);
     } else if (confirm.taken) {
-      suspects_.erase(flight.exchange);
       report(flight, Outcome::confirmed, {}, false, 0);
     } else {
       report(flight, Outcome::transport,
@@ -225,28 +247,43 @@ void RabbitmqPublisher::on(const amqp::Blocked& blocked) {
 }
 
 // Which message the broker means, it does not say. One that was alone can only be meant itself;
-// else those to the exchange that it names are suspected, and all others go again.
+// else all go again, alone.
 void RabbitmqPublisher::on(const amqp::Closed& closed) {
-  const Outcome outcome = closed.code == AMQP_PRECONDITION_FAILED ? Outcome::refused
-                          : closed.code == AMQP_NOT_FOUND || closed.code == AMQP_ACCESS_REFUSED
-                              ? Outcome::misconfigured
-                              : Outcome::transport;
-  lose(closed.reason, outcome);
+  if (closed.code == 0 && !broken_.empty()) return lose_broken();
+  lose({closed.reason, outcome_of_closing(closed.code), closed_over_a_message(closed.code)});
+}
+
+// The connection can't be written to any more. What the broker said before that still counts:
+// confirms, that it is blocked, why it has closed.
+void RabbitmqPublisher::break_off(const std::string& reason) {
+  broken_ = reason;
+  hear();
+  if (link_) lose_broken();
+  broken_.clear();
+}
+
+void RabbitmqPublisher::lose_broken() {
+  if (blocked_.empty()) return lose({broken_});
+  lose({blocked_, Outcome::throttled});
 }
 
 // Ends everything in flight together with the connection.
-void RabbitmqPublisher::lose(const std::string& reason, Outcome outcome) {
+void RabbitmqPublisher::lose(const Loss& loss) {
   link_.reset();
   blocked_.clear();
+  alone_ = false;
   ++incident_;
   const std::vector<Flight> flights = flights_.take_all();
-  const bool blamed = outcome != Outcome::transport;
+  const bool known = !loss.over_a_message || flights.size() == 1;
+  const Outcome outcome = known ? loss.outcome : Outcome::transport;
+  const bool unknown = outcome == Outcome::transport || outcome == Outcome::throttled;
   for (const Flight& flight : flights) {
-    if (blamed) suspects_.insert(flight.exchange);
-    const bool guilty = blamed && flights.size() == 1;
-    report(flight, guilty ? outcome : Outcome::transport, reason, !guilty, incident_);
+    suspects_.clear(flight, false);
+    if (unknown && loss.over_a_message) suspects_.suspect(flight, loss.reason);
+    if (outcome == Outcome::refused) suspects_.convict_size(flight);
+    if (outcome == Outcome::misconfigured) suspects_.convict_place(flight);
+    report(flight, outcome, loss.reason, unknown, incident_);
   }
-  alone_ = false;
 }
 
 void RabbitmqPublisher::expire() {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -15,6 +14,7 @@
 #include "publishers/rabbitmq/amqp_message.h"
 #include "publishers/rabbitmq/endpoint.h"
 #include "publishers/rabbitmq/flights.h"
+#include "publishers/rabbitmq/suspects.h"
 #include "publishers/rabbitmq/write_guard.h"
 #include "publishers/wire/publication_queue.h"
 #include "publishers/wire/wake_up.h"
@@ -43,11 +43,11 @@ class RabbitmqPublisher final : public Publisher {
   void work();
   bool take_next();
   void start_all();
-  void start(const Publication& publication, const AmqpMessage& message);
+  void start(Flight flight, const AmqpMessage& message);
   void put(Flight flight, const AmqpMessage& message);
   void divert(Flight flight);
   void fail_waiting(const LinkError& error);
-  bool may_start(const std::string& exchange) const;
+  bool may_start(const Flight& flight) const;
   bool connect(Time deadline, LinkError& error);
   void wait();
   void hear();
@@ -58,7 +58,14 @@ class RabbitmqPublisher final : public Publisher {
   void expire();
   void give_up_silent_link(Time since);
   void turn_away();
-  void lose(const std::string& reason, Outcome outcome);
+  void break_off(const std::string& reason);
+  struct Loss {
+    std::string reason;
+    Outcome outcome = Outcome::transport;
+    bool over_a_message = false;
+  };
+  void lose(const Loss& loss);
+  void lose_broken();
   void report_unsent(const Publication& publication, Outcome outcome, const std::string& reason);
   void report(const Flight& flight, Outcome outcome, const std::string& reason, bool unknown,
               std::uint64_t incident);
@@ -81,10 +88,9 @@ class RabbitmqPublisher final : public Publisher {
   std::string blocked_;  // why the broker takes nothing now; empty if it does
   Time blocked_since_{};
   std::optional<Publication> held_back_;  // taken from the queue, and not yet to be started
-  // What was published last to these exchanges closed the channel, and took what was in flight
-  // with it: until one is confirmed, they are published to alone.
-  std::set<std::string> suspects_;
-  bool alone_ = false;  // what is in flight is one of these
+  Suspects suspects_;                     // to be published alone
+  bool alone_ = false;                    // what is in flight is one of these
+  std::string broken_;  // why the connection is of no more use, while it is read out
   std::uint64_t incident_ = 0;
 
   std::thread thread_;  // last: it uses everything above

@@ -40,6 +40,17 @@ class TcpProxy(Helper):
         """The next COMMIT reaches the database; its answer does not come back."""
         self.call("mode", mode="cut_commit")
 
+    def cut_next_answer(self):
+        """What was asked has been passed on; the connection is reset instead of answering."""
+        self.call("mode", mode="cut_next")
+
+    def forget_connections(self):
+        """Those that are open lead nowhere from now on, as when a firewall has forgotten them."""
+        self.call("forget")
+
+    def open_connections(self):
+        return self.call("count")["open"]
+
     def cuts(self):
         return [entry for entry in self._log.entries() if entry["what"] == "cut"]
 

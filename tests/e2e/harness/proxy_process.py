@@ -3,8 +3,9 @@
 Modes: pass; refuse (accept, then reset at once); black_hole (accept, read, never forward or
 answer); cut (reset the connection when `cut_after` bytes of an answer have passed); delay (each
 answer waits `delay` seconds); cut_commit (pass a database client's COMMIT on, and reset before it
-is answered; then pass). `close_listener` makes connecting fail for real (ECONNREFUSED). An opaque
-proxy does not look for requests.
+is answered; then pass); cut_next (reset instead of passing the next answer on; then pass).
+`close_listener` makes connecting fail for real (ECONNREFUSED). `forget` makes the connections that
+are open black holes for ever, whatever the mode. An opaque proxy does not look for requests.
 """
 
 import asyncio
@@ -83,6 +84,9 @@ class State:
         elif name == "drop":
             for client in list(self.clients):
                 client.reset()
+        elif name == "forget":
+            for client in self.clients:
+                client.forgotten = True
         elif name == "close_listener":
             self.server.close()
             for client in list(self.clients):
@@ -107,6 +111,10 @@ class Client(asyncio.Protocol):
         self.waiting = bytearray()
         self.passed = 0
         self.mute = False
+        self.forgotten = False
+
+    def swallowed(self):
+        return self.forgotten or self.state.mode == "black_hole"
 
     def connection_made(self, transport):
         self.transport = transport
@@ -146,7 +154,7 @@ class Client(asyncio.Protocol):
     def data_received(self, data):
         if not self.state.opaque:
             self.counter.feed(data)
-        if self.state.mode == "black_hole":
+        if self.swallowed():
             return
         if self.state.mode == "cut_commit" and COMMIT in data:
             self.state.mode = "pass"
@@ -158,8 +166,12 @@ class Client(asyncio.Protocol):
             self.upstream.write(data)
 
     def answer(self, data):
-        if self.state.mode == "black_hole" or self.transport.is_closing():
+        if self.swallowed() or self.transport.is_closing():
             return
+        if self.state.mode == "cut_next":
+            self.state.mode = "pass"
+            self.state.record("cut", self.number)
+            self.mute = True
         if self.mute:
             self.reset()  # it was carried out, and nobody is told
             return
@@ -184,7 +196,7 @@ class Upstream(asyncio.Protocol):
         self.client.answer(data)
 
     def connection_lost(self, error):
-        if self.client.state.mode != "black_hole":
+        if not self.client.swallowed():
             self.client.transport.close()
 
 

@@ -25,23 +25,20 @@ std::string look_sql(const Sql& sql, const std::string& now) {
       "(SELECT bool_or(isolated) FROM {1} WHERE outbox = $1), "
       "(SELECT bool_or(paused) FROM {1} WHERE outbox = $1), "
       "(SELECT max(reason) FROM {1} WHERE outbox = $1 AND isolated), "
-      "(SELECT string_agg(incarnation::text, ',') FROM {2} AS i WHERE $4 AND outbox = $1 "
-      "AND incarnation <> $3 AND lease_until < {0} AND (lease_until < {0} - interval '1 day' "
-      "OR EXISTS (SELECT 1 FROM {3} AS l WHERE l.outbox = $1 AND l.incarnation = i.incarnation))), "
       "(SELECT count(*) FROM {2} WHERE outbox = $1 AND incarnation <> $3), "
       "CASE WHEN current_setting('synchronous_commit') = 'off' "
       "THEN set_config('synchronous_commit', 'on', true) END",
-      now, sql.brokers(), sql.incarnations(), sql.leases());
+      now, sql.brokers(), sql.incarnations());
 }
 
-std::vector<std::int64_t> numbers_of(const std::string& list) {
-  std::vector<std::int64_t> numbers;
-  for (std::size_t at = 0; at < list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    numbers.push_back(std::stoll(list.substr(at, end - at)));
-    at = end + 1;
-  }
-  return numbers;
+// At time $3. A statement of its own: as a part of the look that is left out most of the time, it
+// would have the server plan all of that anew for each turn.
+std::string ended_sql(const Sql& sql) {
+  return fmt::format(
+      "SELECT incarnation FROM {} AS i WHERE outbox = $1 AND incarnation <> $2 "
+      "AND lease_until < $3 AND (lease_until < $3 - interval '1 day' "
+      "OR EXISTS (SELECT 1 FROM {} AS l WHERE l.outbox = $1 AND l.incarnation = i.incarnation))",
+      sql.incarnations(), sql.leases());
 }
 
 // Of rows $3 of relay $2: what was noted of another event is overwritten.
@@ -71,6 +68,7 @@ Registration::Registration(Connection& connection, const Sql& sql, const std::st
     : outbox_(sql.outbox()),
       table_(sql.table().qualified()),
       look_(connection, look_sql(sql, now)),
+      ended_(connection, ended_sql(sql)),
       lock_(connection,
             fmt::format("SELECT m.turn, m.epoch, pg_catalog.nextval('{}') FROM (SELECT turn, epoch "
                         "FROM {} WHERE outbox = $1 AND incarnation = $2 FOR UPDATE) AS m",
@@ -114,7 +112,7 @@ Registration::Registration(Connection& connection, const Sql& sql, const std::st
                                          sql.rows())) {}
 
 Scenery Registration::look(const Identity& identity, bool at_others) {
-  Rows rows = look_.rows(outbox_, table_, identity.incarnation, at_others);
+  Rows rows = look_.rows(outbox_, table_, identity.incarnation);
   rows.next();
   Scenery scenery;
   scenery.now = rows.time(0);
@@ -123,8 +121,10 @@ Scenery Registration::look(const Identity& identity, bool at_others) {
   scenery.circuit_held = rows.boolean(3);
   scenery.paused = rows.boolean(4);
   scenery.why_held = rows.text(5);
-  scenery.ended = numbers_of(rows.text(6));
-  scenery.alone = rows.integer(7) == 0;
+  scenery.alone = rows.integer(6) == 0;
+  if (!at_others) return scenery;
+  Rows ended = ended_.rows(outbox_, identity.incarnation, scenery.now);
+  while (ended.next()) scenery.ended.push_back(ended.integer(0));
   return scenery;
 }
 

@@ -76,6 +76,7 @@ class Registration {
   std::string outbox_;
   std::string table_;
   Query look_;
+  Query ended_;
   Query lock_;
   Query write_;
   Query sign_;

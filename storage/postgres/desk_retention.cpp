@@ -13,6 +13,7 @@ namespace outbox::postgres {
 namespace {
 
 constexpr std::int64_t kLookedAtOnce = 1000;
+constexpr int kLooksMax = 20;  // on one connection, which costs more than a look
 constexpr std::size_t kRemovedAtOnce = 5000;
 constexpr auto kThoroughInterval = std::chrono::hours{24};
 constexpr int kRest = 2;  // a clean-up works at most a third of the time
@@ -112,13 +113,16 @@ CleanStep Cleaner::step(const CleanRequest& request) {
 }
 
 CleanStep Cleaner::take_step(const CleanRequest& request) {
+  const auto begun = PaceClock::now();
   if (!under_way_) begin_pass();
   while (stage_ != Stage::done && !term(request)) end_stage();
   if (stage_ != Stage::done) {
     desk_ = std::make_unique<Desk>(settings_, now_);
     require_adopted(desk_->connection, desk_->sql);
     desk_->connection.begin_work();
-    return run_stage(request);
+    CleanStep step = run_stage(request);
+    step.rest = std::max<Duration>(kRest * (PaceClock::now() - begun), kRestMin);
+    return step;
   }
   under_way_ = false;
   if (thorough_) thorough_at_ = PaceClock::now();
@@ -174,13 +178,12 @@ CleanStep Cleaner::run_stage(const CleanRequest& request) {
   const auto begun = PaceClock::now();
   const bool is_log = stage_ == Stage::attempts || stage_ == Stage::audit;
   if (over_.empty() && !is_log) {
-    look(request);
+    for (int looks = 0; looks < kLooksMax && over_.empty() && !at_end_; ++looks) look(request);
   } else {
     count_of(stage_, step) += remove(request);
     step.held = PaceClock::now() - begun;
   }
   if (stage_ == Stage::dead_lettered && over_.empty() && removed_ == 0) at_end_ = true;
-  step.rest = std::max<Duration>(kRest * (PaceClock::now() - begun), kRestMin);
   if (over_.empty() && at_end_) end_stage();
   return step;
 }

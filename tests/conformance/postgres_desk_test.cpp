@@ -262,6 +262,42 @@ TEST_CASE("a clean-up of a foreign table takes what is noted beside its rows, to
   CHECK(table.number("SELECT count(*) FROM {0}") == 1);
 }
 
+TEST_CASE("a clean-up looks at many rows that stay on few connections") {
+  PostgresFixture fixture;
+  fixture.run(
+      fmt::format("INSERT INTO {}.outbox_messages (id, event_type, status, "
+                  "processed_on_utc, payload) SELECT g::text, 't', 'Processed', {}, '' "
+                  "FROM generate_series(1, 10000) AS g",
+                  fixture.schema(), fixture.server_clock()));
+  const auto desk = fixture.open_desk();
+  CleanRequest request;
+  request.processed = 24h;
+  int connections = 0;  // one a step
+  while (true) {
+    const auto step = desk->clean(request);
+    REQUIRE_MESSAGE(step.ok(), step.error);
+    REQUIRE(step.value.removed() == 0);
+    if (step.value.done) break;
+    REQUIRE(++connections < 5);
+  }
+}
+
+TEST_CASE("a clean-up rests from connecting, too") {
+  const PostgresFixture fixture;
+  bool rested = false;  // a busy machine may stand still between the two looks at the clock
+  for (int tries = 0; tries < 100 && !rested; ++tries) {
+    postgres::PostgresDesk desk(fixture.settings(), fixture.server_clock());
+    CleanRequest request;
+    request.processed = 24h;
+    const auto begun = std::chrono::steady_clock::now();
+    const auto step = desk.clean(request);
+    const auto took = std::chrono::steady_clock::now() - begun;
+    REQUIRE_MESSAGE(step.ok(), step.error);
+    rested = step.value.rest > took;
+  }
+  CHECK(rested);
+}
+
 TEST_CASE("two definitions of an index are the same, however they are written") {
   using postgres::bare;
   CHECK(bare("\"status\" = 'Pending'") == bare("(status = 'Pending'::text)"));

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "storage/postgres/host_addresses.h"
+
 namespace outbox::postgres {
 namespace {
 
@@ -79,7 +81,7 @@ Connection::Connection(const ConnectionSettings& settings) : settings_(settings)
     const auto now = WorkClock::now();
     const auto most = std::min<WorkClock::duration>(until_ - now, kConnectMax);
     const auto share = most / static_cast<int>(left--);
-    const std::string problem = connect(host, now + share, unusable);
+    const std::string problem = find_and_connect(host, now + share, unusable);
     if (problem.empty()) return;
     reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", problem);
   }
@@ -88,13 +90,28 @@ Connection::Connection(const ConnectionSettings& settings) : settings_(settings)
 }
 
 // Why this server won't do; empty if it will. `unusable`: an operator has to mend it.
-std::string Connection::connect(const Host& host, WorkClock::time_point until, bool& unusable) {
+std::string Connection::find_and_connect(const Host& host, WorkClock::time_point until,
+                                         bool& unusable) {
+  const HostAddresses found = addresses_of(host.name, until);
+  std::string problem = found.problem;
+  std::size_t left = found.addresses.size();
+  for (const std::string& address : found.addresses) {
+    const auto now = WorkClock::now();
+    problem = connect(host, address, now + (until - now) / static_cast<int>(left--), unusable);
+    if (problem.empty()) break;
+  }
+  return problem;
+}
+
+std::string Connection::connect(const Host& host, const std::string& address,
+                                WorkClock::time_point until, bool& unusable) {
   std::vector<std::pair<std::string, std::string>> options = settings_.location.options;
   if (!settings_.location.password_file.empty()) {
     options.emplace_back("password", read_password(settings_.location.password_file));
   }
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::string>>{
-           {"host", host.name},
+           {"host", host.name},  // what its certificate has to name
+           {"hostaddr", address},
            {"port", host.port},
            {"application_name", settings_.application_name},
            {"client_encoding", "UTF8"},
@@ -127,13 +144,9 @@ std::string Connection::connect(const Host& host, WorkClock::time_point until, b
   }
   if (libpq().PQstatus(connection_.get()) != CONNECTION_OK) {
     const std::string text = tidy(libpq().PQerrorMessage(connection_.get()));
-    // The protocol gives a reason in words only: there is no result to ask for its code.
-    for (const char* sign :
-         {"password authentication failed", "no pg_hba.conf entry", "does not exist", "certificate",
-          "no password supplied", "authentication failed", "SSL"}) {
-      unusable = unusable || text.find(sign) != std::string::npos;
-    }
-    return text;
+    const Refusal refusal = refusal_of(text);
+    unusable = unusable || refusal.lasting;
+    return refusal.advice.empty() ? text : fmt::format("{}: {}", text, refusal.advice);
   }
   libpq().PQsetnonblocking(connection_.get(), 1);
   // What a trigger has to say is nobody's business here.

@@ -92,7 +92,9 @@ class Connection {
  private:
   using WorkClock = std::chrono::steady_clock;
 
-  std::string connect(const Host& host, WorkClock::time_point until, bool& unusable);
+  std::string find_and_connect(const Host& host, WorkClock::time_point until, bool& unusable);
+  std::string connect(const Host& host, const std::string& address, WorkClock::time_point until,
+                      bool& unusable);
   std::string examine();
   void wait(short events, WorkClock::time_point until);
   void sent(int ok);

@@ -16,6 +16,7 @@ namespace outbox::postgres {
 namespace {
 
 constexpr int kSummaryColumns = 9;  // of summary_columns(); what follows them is another's
+constexpr int kFetchedAtOnce = 1000;
 constexpr std::size_t kValueBytesMax = 64u << 10;
 
 // What the table's own columns say of such a row; "false" for a state that it can't have.
@@ -242,17 +243,22 @@ std::vector<MessageSummary> find_messages(Desk& desk, const MessageFilter& filte
   const auto limit = compare ? INT64_MAX : static_cast<std::int64_t>(filter.limit);
   std::vector<MessageSummary> result;
   Transaction look(desk.connection, Transaction::Kind::read);
-  Rows rows = ask(desk.connection, find_sql(desk, filter, wanted), desk.outbox, filter.event_type,
-                  filter.ordering_key.value_or(""),
-                  name_in_database(filter.state.value_or(MessageState::unknown)), limit, wanted.ids,
-                  since, until);
-  while (result.size() < filter.limit && rows.next()) {
-    MessageSummary summary = read_summary(desk, rows);
-    if (compare) {
-      const auto occurred = read_time(summary.occurred_on, desk.sql.mapping().times);
-      if (!occurred || (since && *occurred < *since) || (until && *occurred >= *until)) continue;
+  ask(desk.connection, "DECLARE found NO SCROLL CURSOR FOR " + find_sql(desk, filter, wanted),
+      desk.outbox, filter.event_type, filter.ordering_key.value_or(""),
+      name_in_database(filter.state.value_or(MessageState::unknown)), limit, wanted.ids, since,
+      until);
+  Query more(desk.connection, fmt::format("FETCH {} FROM found", kFetchedAtOnce));
+  for (int fetched = 1; fetched > 0 && result.size() < filter.limit;) {
+    Rows rows = more.rows();
+    fetched = rows.size();
+    while (result.size() < filter.limit && rows.next()) {
+      MessageSummary summary = read_summary(desk, rows);
+      if (compare) {
+        const auto occurred = read_time(summary.occurred_on, desk.sql.mapping().times);
+        if (!occurred || (since && *occurred < *since) || (until && *occurred >= *until)) continue;
+      }
+      result.push_back(std::move(summary));
     }
-    result.push_back(std::move(summary));
   }
   look.commit();
   return result;

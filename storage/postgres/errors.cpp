@@ -28,6 +28,39 @@ bool is_schema_change(const std::string& state, const std::string& text) {
          (state == "0A000" && text.find("cached plan") != std::string::npos);
 }
 
+struct Sign {
+  std::string_view text;
+  std::string_view advice;
+  bool lasting = true;
+};
+constexpr const char* kCorrectUser =
+    "correct the user in store.url or the password (store.passwordFile)";
+// The first that fits.
+constexpr std::array kSigns{
+    Sign{"certificate verify failed",
+         "name the authority that issued the server's certificate: sslrootcert in store.url"},
+    Sign{"does not match host name",
+         "connect by a name that the server's certificate holds, or have it issued for this one"},
+    Sign{"requires a valid client certificate",
+         "name the relay's own certificate: sslcert and sslkey in store.url"},
+    Sign{"certificate authentication failed",
+         "give the relay a certificate that is issued to its user (sslcert in store.url)"},
+    Sign{"server does not support SSL",
+         "switch TLS on at the server (ssl = on), or do without: sslmode=disable in store.url"},
+    Sign{"certificate", "correct sslrootcert, sslcert and sslkey in store.url"},
+    Sign{"private key file", "correct sslkey in store.url, or the file's owner and mode"},
+    Sign{"SSL", "correct the TLS settings of the server or in store.url"},
+    Sign{"authentication failed", kCorrectUser},
+    Sign{"no password supplied", "name a file with the password: store.passwordFile"},
+    Sign{"no pg_hba.conf entry", "allow it in the server's pg_hba.conf"},
+    Sign{"is not permitted to log in", "allow it: ALTER ROLE ... LOGIN"},
+    Sign{"does not exist", "create it, or correct store.url"},
+    Sign{"too many connections", "raise the limit: a relay needs two connections", false},
+    Sign{"too many clients", "raise max_connections: a relay needs two connections", false},
+    Sign{"connection slots are reserved", "raise max_connections: a relay needs two connections",
+         false},
+};
+
 // What an operator has to do about it; empty if it is nothing for an operator.
 std::string advice_for(const std::string& state) {
   if (state == "42501") {
@@ -55,6 +88,13 @@ void throw_server_error(const std::string& where, const std::string& text,
     throw Unusable(fmt::format("{}: {}", sentence, advice));
   }
   throw ServerError(sentence, state);
+}
+
+Refusal refusal_of(const std::string& text) {
+  for (const Sign& sign : kSigns) {
+    if (text.find(sign.text) != std::string::npos) return {std::string(sign.advice), sign.lasting};
+  }
+  return {};
 }
 
 // Data exceptions, constraints, what a trigger raises, a view's check option.

@@ -37,6 +37,13 @@ struct SchemaChanged : std::runtime_error {
 [[noreturn]] void throw_server_error(const std::string& where, const std::string& text,
                                      const std::string& state);
 
+// What a server that refused the connection wants, by its own words: the protocol gives no code.
+struct Refusal {
+  std::string advice;    // empty: nothing that we know of
+  bool lasting = false;  // an operator has to mend it
+};
+Refusal refusal_of(const std::string& text);
+
 // Whether the error is about values of a row (a constraint, a trigger), not about the database.
 bool is_refusal(const ServerError& error);
 

@@ -18,12 +18,17 @@ namespace {
 
 constexpr const char* kSystemAuthorities = "/etc/ssl/certs/ca-certificates.crt";
 constexpr const char* kDefaultPort = "5432";
+constexpr std::string_view kTarget = "target_session_attrs";
 constexpr std::size_t kPasswordBytesMax = 4096;
 
 // What a URL may say; the rest is the relay's business.
-constexpr std::array<std::string_view, 13> kAllowed{
-    "host",    "port",   "user",   "dbname",   "password",        "sslmode",   "sslrootcert",
-    "sslcert", "sslkey", "sslcrl", "passfile", "channel_binding", "gssencmode"};
+constexpr std::array<std::string_view, 14> kAllowed{"host",        "port",
+                                                    "user",        "dbname",
+                                                    "password",    "sslmode",
+                                                    "sslrootcert", "sslcert",
+                                                    "sslkey",      "sslcrl",
+                                                    "passfile",    "channel_binding",
+                                                    "gssencmode",  "target_session_attrs"};
 
 using Options = std::vector<std::pair<std::string, std::string>>;
 
@@ -61,6 +66,16 @@ Options parsed(const std::string& url) {
     options.emplace_back(name, one->val);
   }
   return options;
+}
+
+// Which of several servers will do: the relay asks each of them by itself.
+void take_target(Options& options) {
+  const std::string target = option(options, kTarget);
+  if (!target.empty() && target != "read-write" && target != "primary") {
+    throw SettingsError(fmt::format(
+        "has {}={}: the relay writes, so only read-write (its default) will do", kTarget, target));
+  }
+  std::erase_if(options, [](const auto& one) { return one.first == kTarget; });
 }
 
 std::vector<std::string> split(const std::string& text) {
@@ -109,6 +124,7 @@ void add_tls(Location& location) {
 
 Location location_of(const StoreSettings& settings) {
   Options options = parsed(settings.url);
+  take_target(options);
   Location location;
   location.hosts = hosts_of(options);
   std::erase_if(options,

@@ -24,7 +24,8 @@ struct Location {
 
 // postgres[ql]://[user[:password]@]host[:port][,host[:port]...]/database[?option=value&...], as
 // libpq takes it, with the options sslmode, sslrootcert, sslcert, sslkey, sslcrl, passfile, host,
-// port, user, dbname, channel_binding, gssencmode. Throws SettingsError.
+// port, user, dbname, channel_binding, gssencmode, and target_session_attrs, which may only say
+// what the relay wants anyway. Throws SettingsError.
 //
 // Without sslmode, a server that is not on this machine is spoken to with TLS only, and its
 // certificate is verified (verify-full, by default with the system's authorities).

@@ -7,6 +7,7 @@ import subprocess
 from urllib.parse import unquote
 
 import pytest
+from harness.authority import Authority, openssl
 from harness.events import load_events
 from harness.outbox import headers_of
 from harness.process import replace_file
@@ -172,10 +173,6 @@ def test_an_id_with_a_dot_is_a_dead_letter_with_the_reason_and_stops_nobody_else
     assert row["dead_letter_reason"] == "permanent" and "the id has a dot" in row["last_error"]
 
 
-def openssl(*arguments):
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=30)
-
-
 def test_a_signature_by_a_private_key_is_verified_with_the_public_key_alone(world):
     private, public, signature_file, signed = [
         os.path.join(world.folder, name) for name in ("private", "public", "signature", "signed")]
@@ -200,30 +197,6 @@ def test_a_signature_by_a_private_key_is_verified_with_the_public_key_alone(worl
             ["openssl", "pkeyutl", "-verify", "-rawin", "-pubin", "-inkey", public, "-in", signed,
              "-sigfile", signature_file], capture_output=True, timeout=30, check=False)
         assert (verified.returncode == 0) == good, verified
-
-
-class Authority:
-    """A certificate authority, made with the openssl command."""
-
-    def __init__(self, folder, name="authority"):
-        self.folder = folder
-        self.file, self.key = self.paths(name)
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                "-days", "2", "-subj", f"/CN={name}", "-keyout", self.key, "-out", self.file)
-
-    def paths(self, name):
-        return [os.path.join(self.folder, f"{name}.{kind}") for kind in ("pem", "key")]
-
-    def issue(self, name, alternative="DNS:client.example"):
-        certificate, key = self.paths(name)
-        request, extensions = certificate + ".csr", certificate + ".ext"
-        with open(extensions, "w", encoding="ascii") as file:
-            file.write(f"subjectAltName={alternative}\n")
-        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                "-subj", f"/CN={name}", "-keyout", key, "-out", request)
-        openssl("x509", "-req", "-days", "2", "-in", request, "-CA", self.file, "-CAkey", self.key,
-                "-CAcreateserial", "-extfile", extensions, "-out", certificate)
-        return certificate, key
 
 
 def test_a_receiver_that_wants_a_client_certificate_gets_nothing_without_one(world):

@@ -5,11 +5,12 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
 from harness import postgres
-from harness.relay import run_command
+from harness.relay import binary, run_command
 from harness.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(postgres.MISSING),
@@ -138,6 +139,48 @@ def test_a_wrong_index_is_named_with_the_plan(outbox):
     assert findings["query_plan"]["severity"] == "warning", findings
     apply(outbox, findings["index_missing"])
     assert "query_plan" not in outbox.doctor()[1]
+
+
+@pytest.mark.skipif(not shutil.which("faketime"), reason="not installed: faketime")
+def test_a_prepared_transaction_that_nobody_ends_is_named_and_the_fix_ends_it(world):
+    two_phases = postgres.postgresql.PostgreSql(max_prepared_transactions=5)
+    world.finally_do(two_phases.stop)
+    user, two_phases.user = two_phases.user, [*two_phases.user, "faketime", "-f", "-1h"]
+    two_phases.start()
+    outbox = postgres.PostgresOutbox(two_phases)
+    outbox.sql("BEGIN; INSERT INTO outbox_messages (id, event_type, payload) VALUES "
+               "('half', 'x', ''); PREPARE TRANSACTION 'order 17'")
+    # An hour later.
+    assert "prepared_transaction" not in outbox.doctor()[1]
+    two_phases.halt()
+    two_phases.user = user
+    two_phases.start()
+    found = outbox.doctor()[1]["prepared_transaction"]
+    assert "order 17" in found["what"] + found["fix"], found
+    apply(outbox, found)
+    assert outbox.sql("SELECT count(*) FROM pg_prepared_xacts") == "0"
+    assert "prepared_transaction" not in outbox.doctor()[1]
+
+
+def test_rows_are_found_by_texts_of_time_without_being_kept_in_memory(outbox):
+    """Only the program can compare them, so it reads all of them: a part at a time."""
+    outbox.sql("ALTER TABLE outbox_messages ALTER COLUMN occurred_on_utc DROP DEFAULT; "
+               "ALTER TABLE outbox_messages ALTER COLUMN occurred_on_utc TYPE text "
+               "USING to_char(occurred_on_utc AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'); "
+               "INSERT INTO outbox_messages (id, event_type, payload, occurred_on_utc, last_error) "
+               "SELECT 'row-' || n, 'order.placed', '', '20' || 10 + n % 10 || '-05-06T07:08:09Z', "
+               "repeat('x', 400) FROM generate_series(1, 120000) AS n; "
+               "UPDATE outbox_messages SET occurred_on_utc = '2024-05-06T07:08:09Z' "
+               "WHERE id IN ('row-7', 'row-119999')")
+    measure = ("import resource, subprocess, sys; done = subprocess.run(sys.argv[1:]); "
+               "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr); "
+               "sys.exit(done.returncode)")
+    done = subprocess.run([sys.executable, "-c", measure, binary(), "messages", "find", "--since",
+                           "2024-01-01T00:00:00Z", "--oldest-first", "-o", "jsonl", "--store",
+                           outbox.url], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["row-7", "row-119999"]
+    assert int(done.stderr) < 64 << 10, f"{done.stderr} KiB"
 
 
 def test_a_read_replica_is_refused(server):

@@ -43,6 +43,14 @@ TEST_CASE("a server elsewhere is spoken to with TLS, and its certificate is veri
   CHECK(option_of("postgres://db.example/shop?sslrootcert=/ca.pem", "sslrootcert") == "/ca.pem");
 }
 
+TEST_CASE("of several servers the one that can be written to is what a relay wants anyway") {
+  const std::string url = "postgres://db1.example,db2.example/shop?target_session_attrs=";
+  CHECK(location_of(at(url + "read-write")).hosts.size() == 2);
+  CHECK(option_of(url + "primary", "target_session_attrs").empty());
+  CHECK_THROWS_WITH_AS(location_of(at(url + "standby")), doctest::Contains("read-write"),
+                       SettingsError);
+}
+
 TEST_CASE("on this machine TLS is a matter of choice") {
   for (const char* url : {"postgres://localhost/shop", "postgres://127.0.0.1/shop",
                           "postgres:///shop?host=/var/run/postgresql", "postgres://[::1]/shop"}) {

@@ -71,9 +71,10 @@ Turn PostgresStore::turn(const TurnRequest& request) {
     return nothing;
   }
   listener_.disarm();
+  forget_notified();
   try {
     Turn turn = attempt(request);
-    if (turn.leased.empty() && !turn.more) listen();
+    if (!turn.more) listen();
     return turn;
   } catch (const Busy& error) {
     return busy(error.what());
@@ -398,7 +399,18 @@ void PostgresStore::become_new() {
   if (session_) session_->selector.start_over();
 }
 
-// Until the next turn. What was notified during this one may have come after its look.
+// What is about to be looked at need not be told of again.
+void PostgresStore::forget_notified() {
+  if (!session_ || !session_->connection.listens()) return;
+  try {
+    session_->connection.take_notification();
+  } catch (const Lost&) {
+    close();
+  }
+}
+
+// Until the next turn, also while rows travel: others must not wait for them. What was notified
+// during this one may have come after its look.
 void PostgresStore::listen() {
   Connection& connection = session_->connection;
   if (!connection.listens()) return;

@@ -70,6 +70,7 @@ class PostgresStore final : public OutboxStore {
   Turn refuse(TurnStatus status, std::string error);
   Turn busy(std::string error);
   void become_new();
+  void forget_notified();
   void listen();
   void close();
   void write_for_the_last_time();

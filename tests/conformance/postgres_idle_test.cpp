@@ -80,6 +80,18 @@ TEST_CASE("an idle relay that is told of new rows asks less and less often") {
   CHECK(idle.looks(2) == 2);
 }
 
+TEST_CASE("a relay is told of new rows while others travel, and not again of those") {
+  Idle idle;
+  int rings = idle.fixture.bell().rings();
+  idle.fixture.insert({.id = "a"});
+  REQUIRE(idle.is_told(rings));
+  rings = idle.fixture.bell().rings();
+  REQUIRE(done(idle.relay.turn()).leased.size() == 1);
+  CHECK(idle.fixture.bell().rings() == rings);
+  idle.fixture.insert({.id = "b"});
+  CHECK(idle.is_told(rings));
+}
+
 TEST_CASE("without the trigger each poll is a look") {
   Idle idle(false);
   CHECK(idle.looks(20) == 20);

@@ -15,12 +15,13 @@ constexpr std::uint32_t kPartitions = 1024;
 
 std::int64_t partition_of(const std::string& key) { return fingerprint_of_id(key) % kPartitions; }
 
-// The first rows of each of the keys $2 that are undecided, as far as $3.
+// The first rows of each of the keys $2 that are undecided, as far as $3. Columns: the key, the
+// row, its place, the lease's holder, the state beside it, whether it is dead by its own columns.
 std::string open_sql(const Sql& sql) {
   const std::string& column = sql.mapping().columns.ordering_key;
   return fmt::format(
       "SELECT x.key, o.* FROM unnest($2) AS x(key) CROSS JOIN LATERAL (SELECT {0}, {1}, {2}, "
-      "l.incarnation, coalesce(r.state, '') FROM {3} {4} WHERE {5} = x.key::{6} AND {7} "
+      "l.incarnation, coalesce(r.state, ''), false FROM {3} {4} WHERE {5} = x.key::{6} AND {7} "
       "AND coalesce(r.state, '') NOT IN ('{8}', '{9}') ORDER BY {10} LIMIT $3) AS o",
       sql.key_text(), sql.place(), sql.tie(), sql.from(), sql.beside(), sql.column(column),
       sql.table().type_of(column), sql.is_open(), state::kProcessed, state::kSkipped, sql.order());
@@ -30,8 +31,8 @@ std::string open_sql(const Sql& sql) {
 std::string dead_sql(const Sql& sql) {
   const std::string& column = sql.mapping().columns.ordering_key;
   return fmt::format(
-      "SELECT x.key, o.* FROM unnest($2) AS x(key) CROSS JOIN LATERAL (SELECT {0}, {1}, {2} "
-      "FROM {3} {4} WHERE {5} = x.key::{6} AND {7} "
+      "SELECT x.key, o.* FROM unnest($2) AS x(key) CROSS JOIN LATERAL (SELECT {0}, {1}, {2}, "
+      "NULL::int8, '', true FROM {3} {4} WHERE {5} = x.key::{6} AND {7} "
       "AND coalesce(r.state, '') NOT IN ('{8}', '{9}') ORDER BY {10} LIMIT 1) AS o",
       sql.key_text(), sql.place(), sql.tie(), sql.from(), sql.side_row(), sql.column(column),
       sql.table().type_of(column), sql.is_dead(), state::kProcessed, state::kSkipped, sql.order());
@@ -47,7 +48,10 @@ KeyOwners::KeyOwners(Connection& connection, const Sql& sql)
             "pg_catalog.hashtextextended('outbox_relay ' || $1, 0) # p)") {
   if (!has_keys_) return;
   open_.emplace(connection, open_sql(sql));
-  if (sql.is_dead() != "false") dead_.emplace(connection, dead_sql(sql));
+  // In one statement: a row that dies, or is driven again, between two of them would be in neither.
+  if (sql.is_dead() != "false") {
+    open_and_dead_.emplace(connection, open_sql(sql) + " UNION ALL " + dead_sql(sql));
+  }
 }
 
 void KeyOwners::begin(std::int64_t incarnation, bool dead_blocks, std::size_t rows_max) {
@@ -67,8 +71,7 @@ void KeyOwners::read(const std::set<std::string>& keys) {
   lock(news);
   std::erase_if(news, [this](const std::string& key) { return !views_[key].locked; });
   if (news.empty()) return;
-  if (dead_blocks_ && dead_) read_dead(news);
-  read_open(news);
+  read_rows(news);
 }
 
 void KeyOwners::lock(const std::vector<std::string>& keys) {
@@ -84,26 +87,25 @@ void KeyOwners::lock(const std::vector<std::string>& keys) {
   }
 }
 
-void KeyOwners::read_open(const std::vector<std::string>& keys) {
-  Rows rows = open_->rows(outbox_, keys, static_cast<std::int64_t>(rows_max_));
+void KeyOwners::read_rows(const std::vector<std::string>& keys) {
+  Query& query = dead_blocks_ && open_and_dead_ ? *open_and_dead_ : *open_;
+  Rows rows = query.rows(outbox_, keys, static_cast<std::int64_t>(rows_max_));
   while (rows.next()) {
     View& view = views_[rows.text(0)];
     const Row row{rows.text(1),
                   {rows.integer(2), rows.text(3)},
                   !rows.null(4) && rows.integer(4) == incarnation_};
-    if (rows.text(5) != state::kDeadLettered) {
+    if (!rows.boolean(6) && rows.text(5) != state::kDeadLettered) {
       view.rows.push_back(row);
     } else if (dead_blocks_ && (!view.dead || row.place < view.dead->place)) {
       view.dead = row;
     }
   }
-  for (const std::string& key : keys) count_held(views_[key]);
-}
-
-void KeyOwners::read_dead(const std::vector<std::string>& keys) {
-  Rows rows = dead_->rows(outbox_, keys);
-  while (rows.next()) {
-    views_[rows.text(0)].dead = Row{rows.text(1), {rows.integer(2), rows.text(3)}, false};
+  for (const std::string& key : keys) {
+    View& view = views_[key];
+    std::sort(view.rows.begin(), view.rows.end(),
+              [](const Row& one, const Row& other) { return one.place < other.place; });
+    count_held(view);
   }
 }
 

@@ -46,15 +46,14 @@ class KeyOwners {
   };
 
   void lock(const std::vector<std::string>& keys);
-  void read_open(const std::vector<std::string>& keys);
-  void read_dead(const std::vector<std::string>& keys);
+  void read_rows(const std::vector<std::string>& keys);
   static void count_held(View& view);
 
   std::string outbox_;
   bool has_keys_;
   Query lock_;
   std::optional<Query> open_;
-  std::optional<Query> dead_;
+  std::optional<Query> open_and_dead_;
 
   std::int64_t incarnation_ = 0;
   bool dead_blocks_ = true;

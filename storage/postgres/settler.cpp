@@ -75,6 +75,7 @@ void Settler::settle_distinct(const std::vector<const Settlement*>& settlements,
   // Locked before its notes are read, so that no redrive comes in between.
   const Looks looks = late.empty() ? Looks{} : look(late);
   read_sides(items);
+  end_leases_of_late(items, looks);
   Items active;
   std::map<std::string, SideRow> doubted;
   for (Item& item : items) {
@@ -142,6 +143,24 @@ std::vector<Settler::Item> Settler::end_leases(const std::vector<const Settlemen
     return !item.late;
   });
   return items;
+}
+
+// Whoever has such a row now may settle it around our lock, and keep the verdict beside it: but not
+// without its lease. Once that has ended, what is read beside the row is the last word.
+void Settler::end_leases_of_late(std::vector<Item>& items, const Looks& looks) {
+  std::vector<std::string> keys;
+  for (const Item& item : items) {
+    const bool ends = item.late && !is_locked(item.key, looks) && may_still_settle(item, looks);
+    if (ends) keys.push_back(item.key);
+  }
+  if (keys.empty()) return;
+  end_any_leases_.run(outbox_, keys);
+  for (Item& item : items) {
+    if (!item.late) continue;
+    item.had_side = true;
+    item.side = {};
+  }
+  read_sides(items);
 }
 
 void Settler::read_sides(std::vector<Item>& items) {

@@ -108,6 +108,7 @@ class Settler {
                        Settled& settled);
   std::vector<Item> end_leases(const std::vector<const Settlement*>& settlements,
                                const Holder& holder, Settled& settled);
+  void end_leases_of_late(std::vector<Item>& items, const Looks& looks);
   void read_sides(std::vector<Item>& items);
   bool may_still_settle(const Item& item, const Looks& looks) const;
   static void note_attempt(SideRow& side, const Settlement& settlement, const Holder& holder);

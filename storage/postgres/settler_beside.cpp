@@ -39,7 +39,6 @@ void Settler::isolate(const Item& item, const std::string& error, Settled& settl
 Settler::Items Settler::keep(const Items& items, Settled& settled) {
   std::map<std::string, SideRow> kept;
   std::vector<std::string> erased;
-  std::vector<std::string> late;
   Items written;
   for (Item* item : items) {
     if (item->written == Written::gone) {
@@ -47,10 +46,7 @@ Settler::Items Settler::keep(const Items& items, Settled& settled) {
       continue;
     }
     written.push_back(item);
-    if (item->late) {
-      late.push_back(item->key);
-      settled.freed.push_back(item->handle);
-    }
+    if (item->late) settled.freed.push_back(item->handle);
     const SideRow& side = item->side;
     if (!is(item->change.state, state::kProcessed)) {
       kept.emplace(item->key, side);
@@ -68,7 +64,6 @@ Settler::Items Settler::keep(const Items& items, Settled& settled) {
   }
   side_rows_.write(kept);
   side_rows_.erase(erased);
-  if (!late.empty()) end_any_leases_.run(outbox_, late);
   return written;
 }
 

@@ -98,6 +98,11 @@ void PrometheusObserver::on_circuit(const CircuitChange& change) {
   next_probe_ = open ? std::optional(now + change.next_probe) : std::nullopt;
 }
 
+void PrometheusObserver::on_probe_postponed(Duration wait) {
+  const std::lock_guard lock(mutex_);
+  next_probe_ = clock_.now() + wait;
+}
+
 void PrometheusObserver::become(CircuitState state) {
   for (const CircuitState each : {CircuitState::closed, CircuitState::open, CircuitState::half_open,
                                   CircuitState::isolated}) {

@@ -27,6 +27,7 @@ class PrometheusObserver : public RelayObserver {
   void on_short_circuit(const ShortCircuit& short_circuit) override;
   void on_burial(const Burial& burial) override;
   void on_circuit(const CircuitChange& change) override;
+  void on_probe_postponed(Duration wait) override;
   void on_destination(const DestinationChange& change) override;
   void on_in_flight_limit(std::size_t limit) override;
 

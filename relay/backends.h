@@ -47,6 +47,8 @@ struct StoreSettings {
   std::map<std::string, std::string> columns;  // what the relay needs -> the table's column
   std::map<std::string, std::string> states;   // a state's name -> the value that stands for it
   std::string times;  // iso, sql, seconds, milliseconds, ticks; empty: the preset's
+  // Whose circuit the relays of this outbox share; empty: each one keeps its own.
+  std::string broker;
   std::string guids;  // how ids of 16 bytes are read: dotnet, plain; empty: the preset's
   bool create_relay_tables = true;
   Duration command_timeout = std::chrono::seconds{10};

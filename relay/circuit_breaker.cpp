@@ -80,7 +80,11 @@ void CircuitBreaker::on_failure(Time now, Permit permit, bool transport, Duratio
     if (consecutive_.size() > options_.consecutive_failures) consecutive_.pop_front();
   }
   std::string reason = why_it_trips(now, why);
-  if (!reason.empty()) open(now, wait, std::move(reason));
+  if (!reason.empty()) {
+    open(now, wait, std::move(reason));
+  } else if (suspected_until_) {
+    believe(now, wait, why);
+  }
 }
 
 void CircuitBreaker::on_cancelled(Time now, Permit permit) {
@@ -88,6 +92,7 @@ void CircuitBreaker::on_cancelled(Time now, Permit permit) {
   if (!give_back(permit) || !permit.probe) return;
   open_until_ = now;
   become(now, CircuitState::open, "the probe was not sent");
+  changes_.back().unsent = true;
 }
 
 void CircuitBreaker::tick(Time now) {
@@ -106,12 +111,18 @@ void CircuitBreaker::isolate(Time now, const std::string& why) {
   become(now, CircuitState::isolated, why.empty() ? "by an operator" : why);
 }
 
-void CircuitBreaker::close(Time now) {
+void CircuitBreaker::close(Time now, const std::string& why) {
   advance(now);
   window_.clear();
   consecutive_.clear();
   breaks_in_a_row_ = 0;
-  if (state_ != CircuitState::closed) become(now, CircuitState::closed, "");
+  if (state_ != CircuitState::closed) become(now, CircuitState::closed, why);
+}
+
+void CircuitBreaker::suspect(Time now, Duration wait) {
+  advance(now);
+  suspected_until_ = now + std::min(wait, kWaitMax);
+  if (state_ == CircuitState::open) open_until_ = std::max(open_until_, *suspected_until_);
 }
 
 void CircuitBreaker::retune(Time now, BreakerOptions options) {
@@ -200,6 +211,13 @@ void CircuitBreaker::open(Time now, Duration wait, std::string why) {
   open_until_ = now + std::max(break_length(), std::min(wait, kWaitMax));
   ++breaks_in_a_row_;
   become(now, CircuitState::open, std::move(why));
+}
+
+// The break is the other relay's: it ends for all of them at once.
+void CircuitBreaker::believe(Time now, Duration wait, const std::string& why) {
+  open_until_ = std::max(*suspected_until_, now + std::min(wait, kWaitMax));
+  become(now, CircuitState::open, "open at another relay, and here " + why);
+  changes_.back().believed = true;
 }
 
 void CircuitBreaker::become(Time now, CircuitState next, std::string why) {

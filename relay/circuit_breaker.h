@@ -76,9 +76,14 @@ class CircuitBreaker {
   void tick(Time now);
 
   // By an operator: holds the circuit until close(); close() forgets the window. `why`: what the
-  // operator said, if anything.
+  // operator said, if anything; or why it closes.
   void isolate(Time now, const std::string& why = {});
-  void close(Time now);
+  void close(Time now, const std::string& why = {});
+
+  // Another relay's circuit is open, for `wait` more: one failure will be enough to believe it, and
+  // no probe starts before then. trust(): no longer.
+  void suspect(Time now, Duration wait);
+  void trust() { suspected_until_.reset(); }
 
   // Other thresholds for the results from now on. State, counts and permits stay; the break under
   // way keeps its end. Fewer probes may be those that have succeeded already: then it closes.
@@ -113,6 +118,7 @@ class CircuitBreaker {
   std::string why_it_trips(Time now, const std::string& why) const;
   void probe_succeeded(Time now);
   void open(Time now, Duration wait, std::string why);
+  void believe(Time now, Duration wait, const std::string& why);
   void become(Time now, CircuitState next, std::string why);
   Duration break_length();
 
@@ -125,7 +131,8 @@ class CircuitBreaker {
   std::deque<Time> consecutive_;  // transport failures in a row, in completion order
   std::uint32_t breaks_in_a_row_ = 0;
   Time open_until_{};
-  std::vector<Probe> probes_out_;  // of all generations, in the order of their deadlines
+  std::optional<Time> suspected_until_;  // another relay's circuit is open
+  std::vector<Probe> probes_out_;        // of all generations, in the order of their deadlines
   std::uint32_t probes_sent_ = 0;
   std::uint32_t probes_good_ = 0;  // of this generation
   std::optional<Time> last_closed_;

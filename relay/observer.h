@@ -70,8 +70,10 @@ struct Burial {
 struct CircuitChange {
   CircuitState from = CircuitState::closed;
   CircuitState to = CircuitState::closed;
-  std::string reason;      // why it opened
+  std::string reason;      // why, if there is more to say than the states
   Duration next_probe{0};  // until the next probe, when open
+  bool believed = false;   // opened because another relay's circuit was open already
+  bool unsent = false;     // opened again because the probe came back: its break is over
 };
 
 // A destination that is held, or no longer (`reason` empty).
@@ -90,6 +92,8 @@ class RelayObserver {
   virtual void on_burial(const Burial&) {}
   virtual void on_circuit(const CircuitChange&) {}
   virtual void on_probe() {}  // a probe is about to be sent
+  // Another relay probes, or waits to: ours is not before then.
+  virtual void on_probe_postponed(Duration) {}
   virtual void on_destination(const DestinationChange&) {}
   virtual void on_in_flight_limit(std::size_t) {}
 };

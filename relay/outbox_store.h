@@ -56,10 +56,33 @@ struct LeaseRequest {
   // Failed rows that wait for recovery and were settled in this turn or an earlier one are due now.
   LeaseId recovered = 0;
   // One row to try the broker with: when no other is due, a row that waits for recovery will do.
+  // While a shared verdict stands, such a turn leases only for the one relay that may probe, and
+  // keeps that place for it for `probe_term`; with a limit of 0 it asks for the place alone.
   bool probe = false;
+  Duration probe_term{0};
 
   Ordering ordering = Ordering::none;
   bool dead_blocks_key = true;  // with Ordering::key: a dead letter holds back the rows behind it
+};
+
+// What a relay tells the others of its circuit (behaviour: "verdicts are shared").
+struct CircuitNews {
+  enum class Kind {
+    opened,  // for `open_for`; also when a probe has failed
+    closed,  // its own probe has found the broker well
+  };
+  Kind kind = Kind::opened;
+  Duration open_for{0};
+  std::string reason;         // opened: why, for people
+  std::uint64_t verdict = 0;  // closed: the verdict that the probe was sent under
+};
+
+// What the relays of an outbox say together of one broker's circuit.
+struct SharedVerdict {
+  std::uint64_t number = 0;  // open: another one with each change
+  bool open = false;
+  Duration wait{
+      0};  // open: until this relay may probe, since the break lasts or another one probes
 };
 
 struct TurnRequest {
@@ -67,6 +90,8 @@ struct TurnRequest {
   std::span<const Settlement> settlements;
   bool renew = false;  // extend this relay's leases even if there is nothing else to write
   LeaseRequest lease;
+  // For the other relays of this outbox and broker.
+  std::optional<CircuitNews> circuit = std::nullopt;
 };
 
 enum class TurnStatus {
@@ -106,6 +131,8 @@ struct Turn {
   // every turn, so that it survives a restart of the relay; such a turn leases nothing.
   bool circuit_held = false;
   std::string why_held;  // the reason that the operator gave, if any
+  // After `circuit` and `lease` were seen to; none where this store shares no verdicts.
+  std::optional<SharedVerdict> verdict;
   // An operator has paused the relays of this outbox (OutboxDesk::pause). Read and kept likewise.
   bool paused = false;
 };
@@ -122,7 +149,10 @@ struct Turn {
 //  - Repeating a turn with the number of the last one changes nothing if that one was applied, and
 //    returns the rows it leased; otherwise it runs as it was. A turn that fails leases nothing.
 //  - A settlement that only its own row refuses (a constraint, a trigger) spoils nobody else's.
-//  - A turn with nothing to settle, renew or lease writes nothing.
+//  - A turn with nothing to settle, renew, tell or lease writes nothing.
+//  - One verdict on a circuit stands at a time. It is opened by the first relay that tells so, is
+//    followed by another one when its probe has failed, and ends when a relay that probed under it
+//    tells so. One relay at a time may probe; a place that is kept for one that died runs out.
 //  - With Ordering::key, a row is leased only together with or after all undecided rows of its key
 //    that precede it.
 class OutboxStore {

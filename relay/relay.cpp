@@ -343,6 +343,7 @@ void Relay::gather(Time now) {
   while (Held* held = window_.next_ready()) {
     if (!prepare(*held, now)) continue;
     if (window_.travelling() >= ramp_.limit() || breaker_.allowance(now, 1) == 0) return;
+    if (!probe_is_ours(now)) return;
     const Permit permit = breaker_.take(now);
     if (permit.probe) observer_.on_probe();
     const RowHistory& history = held->message.history;
@@ -398,20 +399,14 @@ void Relay::take_back(std::size_t taken, Time now) {
 void Relay::notice_changes(Time now) {
   bool recovered = false;
   while (auto change = breaker_.take_change()) {
-    break_noticed_ = false;
-    probe_not_before_ = Time{};
-    if (change->from == CircuitState::closed) publisher_.recall();
-    if (change->to == CircuitState::closed) {
-      recovered = true;
-      if (options_.ramp_after_open) ramp_.restart();
-    }
-    observer_.on_circuit(*change);
+    recovered = recovered || change->to == CircuitState::closed;
+    notice_circuit(*change);
   }
   for (const DestinationChange& change : destinations_.take_changes()) {
     recovered = recovered || change.reason.empty();
     observer_.on_destination(change);
   }
-  if (recovered) recovered_ = last_epoch_ + 1;
+  if (recovered) recovered_ = kAllSettled;
   if (recovered) look_now_ = true;
   if (!break_noticed_ && breaker_.state() == CircuitState::open && breaker_.allowance(now, 1) > 0) {
     break_noticed_ = true;
@@ -423,9 +418,38 @@ void Relay::notice_changes(Time now) {
   }
 }
 
+void Relay::notice_circuit(const CircuitChange& change) {
+  break_noticed_ = false;
+  probe_not_before_ = Time{};
+  if (change.to != CircuitState::half_open && !change.unsent) probe_ours_until_ = Time{};
+  if (change.from == CircuitState::closed) publisher_.recall();
+  if (change.to == CircuitState::closed && options_.ramp_after_open) ramp_.restart();
+  spread(change);
+  observer_.on_circuit(change);
+}
+
+// What the other relays should know. What is not told yet is overtaken.
+void Relay::spread(const CircuitChange& change) {
+  if (!verdict_) return;
+  if (change.to == CircuitState::open && !change.believed && !change.unsent) {
+    news_ = {CircuitNews::Kind::opened, change.next_probe, change.reason, 0};
+  } else if (change.to == CircuitState::closed) {
+    news_.reset();
+    breaker_.trust();
+    if (verdict_->open) news_ = {CircuitNews::Kind::closed, {}, {}, verdict_->number};
+  }
+}
+
+// While a verdict stands, one relay probes for all.
+bool Relay::probe_is_ours(Time now) const {
+  if (breaker_.state() == CircuitState::closed) return true;
+  return now < probe_ours_until_ || !verdict_ || !verdict_->open;
+}
+
 Time Relay::next_wake(Time now) {
   Time turn_at = next_look_;
-  if (pending_ || verdicts_.size() >= options_.batch_size || wants_to_look(now)) turn_at = now;
+  if (news_ || pending_ || verdicts_.size() >= options_.batch_size || wants_to_look(now))
+    turn_at = now;
   if (!verdicts_.empty()) {
     turn_at = std::min(turn_at, stopping_ ? now : oldest_verdict_ + options_.settle_wait);
   }

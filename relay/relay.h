@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -136,6 +137,8 @@ class Relay {
   void turn_committed(const Turn& turn, Time before, Time after);
   void turn_failed(const Turn& turn, Time after);
   void obey_operator(const Turn& turn, Time now);
+  void heed_verdict(const Turn& turn, Time before, Time now);
+  void date_recovery(const Turn& turn);
   void lease_row(Message message, Time before);
   bool settles_unwritten(const Message& message);
   void schedule_look(const Turn& turn, Time now);
@@ -149,6 +152,9 @@ class Relay {
   void take_back(std::size_t taken, Time now);
 
   void notice_changes(Time now);
+  void notice_circuit(const CircuitChange& change);
+  void spread(const CircuitChange& change);
+  bool probe_is_ours(Time now) const;
   Time next_wake(Time now);
   std::size_t holding() const;
 
@@ -204,8 +210,15 @@ class Relay {
   Time renewed_at_{};
   std::uint64_t era_ = 1;  // rises when leases may have ended: rows of an earlier era are not sent
   LeaseId last_epoch_ = 0;
+  // Rows that were settled up to then need not wait: the broker has come back since.
+  static constexpr LeaseId kAllSettled = std::numeric_limits<std::int64_t>::max();
   LeaseId recovered_ = 0;
   bool wants_solitude_ = false;
+
+  // What all relays of this outbox say of the circuit, as of the last turn; none if they don't.
+  std::optional<SharedVerdict> verdict_;
+  std::optional<CircuitNews> news_;  // for the others, with the next turn
+  Time probe_ours_until_{};          // the store keeps the probe's place for us
 
   // When to look for rows.
   bool look_now_ = true;

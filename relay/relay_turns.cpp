@@ -17,7 +17,7 @@ constexpr Duration kEmptyLookMin = std::chrono::milliseconds{2};
 
 bool Relay::turn_is_due(Time now) {
   if (now < turn_not_before_) return false;
-  if (pending_ || verdicts_.size() >= options_.batch_size) return true;
+  if (pending_ || news_ || verdicts_.size() >= options_.batch_size) return true;
   if (!verdicts_.empty() && (stopping_ || now - oldest_verdict_ >= options_.settle_wait)) {
     return true;
   }
@@ -93,6 +93,7 @@ void Relay::form_turn() {
   pending.graves = std::exchange(graves_, {});
   waiting_keys_.clear();
   pending.request.number = ++turn_number_;
+  pending.request.circuit = std::exchange(news_, std::nullopt);
   pending_ = std::move(pending);
 }
 
@@ -101,7 +102,6 @@ void Relay::form_turn() {
 void Relay::ask_for_rows(Time now) {
   TurnRequest& request = pending_->request;
   request.settlements = pending_->settlements;
-  request.renew = must_renew(now);
   LeaseRequest& lease = request.lease;
   lease.limit = lease_limit(now);
   lease.retry_limit = retry_limit(now, lease.limit);
@@ -111,7 +111,11 @@ void Relay::ask_for_rows(Time now) {
   lease.term = options_.lease_term;
   lease.holding = window_.size() + verdicts_.size();
   lease.recovered = recovered_;
-  lease.probe = may_probe(now);
+  // With a full window one of its rows will be the probe: only its place is asked for.
+  const bool place_alone = lease.limit == 0 && window_.ready() > 0 && !probe_is_ours(now);
+  lease.probe = may_probe(now) && (lease.limit > 0 || place_alone);
+  lease.probe_term = options_.breaker.probe_timeout;
+  request.renew = must_renew(now) || (lease.probe && place_alone);
   lease.ordering = options_.ordering;
   lease.dead_blocks_key = options_.dead_blocks_key;
 }
@@ -147,6 +151,8 @@ void Relay::turn_committed(const Turn& turn, Time before, Time after) {
     renewed_at_ = before;
     trust_until_ = before + options_.lease_term;
   }
+  heed_verdict(turn, before, after);
+  date_recovery(turn);
   obey_operator(turn, after);
   if (pending_->request.lease.probe && !turn.leased.empty()) {
     probe_not_before_ = after + options_.poll_interval;
@@ -163,6 +169,40 @@ void Relay::obey_operator(const Turn& turn, Time now) {
   if (turn.paused && !paused_) publisher_.recall();
   if (!turn.paused && paused_) look_now_ = true;
   paused_ = turn.paused;
+}
+
+// A verdict that another relay has ended ends here too: it has found the broker well.
+void Relay::heed_verdict(const Turn& turn, Time before, Time now) {
+  const std::optional<SharedVerdict> known = std::exchange(verdict_, turn.verdict);
+  if (!verdict_) return breaker_.trust();
+  if (verdict_->open) {
+    const std::optional<Time> planned = breaker_.next_event();
+    breaker_.suspect(now, verdict_->wait);
+    const std::optional<Time> postponed = breaker_.next_event();
+    if (postponed && postponed != planned) observer_.on_probe_postponed(*postponed - now);
+    const LeaseRequest& asked = pending_->request.lease;
+    const bool has_row = asked.limit == 0 || !turn.leased.empty();
+    if (asked.probe && has_row && verdict_->wait <= Duration{0}) {
+      probe_ours_until_ = before + asked.probe_term;
+    }
+    return;
+  }
+  breaker_.trust();
+  const bool ended = known && known->open && !news_;
+  const bool waits =
+      breaker_.state() == CircuitState::open || breaker_.state() == CircuitState::half_open;
+  if (ended && waits) breaker_.close(now, "another relay's probe got through");
+}
+
+// Whatever was settled before the first look after the recovery, by whichever relay, was due in it.
+void Relay::date_recovery(const Turn& turn) {
+  if (recovered_ != kAllSettled || pending_->request.lease.recovered != kAllSettled) return;
+  if (pending_->request.lease.limit == 0) return;
+  if (turn.epoch > 0) {
+    recovered_ = turn.epoch;
+  } else if (!turn.more) {
+    recovered_ = last_epoch_;
+  }
 }
 
 void Relay::turn_failed(const Turn& turn, Time after) {

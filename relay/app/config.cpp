@@ -198,6 +198,10 @@ class Loader {
     settings.relay.publish_timeout = publisher.publish_timeout;
     // A probe also waits for its row to be leased.
     settings.relay.breaker.probe_timeout = 2 * publisher.publish_timeout;
+    // Where rows go on failing while the circuit is open, as in ADR-087, each relay has its own.
+    if (settings.relay.breaker.while_open == WhileOpen::suspend) {
+      settings.store.broker = settings.broker;
+    }
     settings.loop.settle_timeout = publisher.publish_timeout + seconds{2};
     default_retention(config_, settings.store);
     const bool sqlite = scheme_of(settings.store.url) == "sqlite";

@@ -32,6 +32,9 @@ class FanOutObserver final : public RelayObserver {
   void on_probe() override {
     for (auto* observer : observers_) observer->on_probe();
   }
+  void on_probe_postponed(Duration wait) override {
+    for (auto* observer : observers_) observer->on_probe_postponed(wait);
+  }
   void on_destination(const DestinationChange& change) override {
     for (auto* observer : observers_) observer->on_destination(change);
   }

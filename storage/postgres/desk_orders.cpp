@@ -29,6 +29,11 @@ bool order(Desk& desk, const std::string& column, bool wanted, const Desk::Deed&
   ask(connection,
       fmt::format("UPDATE {0} SET {1} = false WHERE outbox = $1 AND {1}", brokers, column),
       desk.outbox);
+  if (deed.action == "close") {  // what the relays said of it before
+    ask(connection,
+        fmt::format("UPDATE {} SET state = NULL WHERE outbox = $1 AND state = 'open'", brokers),
+        desk.outbox);
+  }
   ask(connection,
       fmt::format("UPDATE {} SET {} = $2, reason = $3, updated = {} "
                   "WHERE outbox = $1 AND broker = ''",

@@ -190,11 +190,14 @@ bool PostgresStore::run(Work& work) {
   if (scenery.table != session_->sql.table().oid) {
     throw SchemaChanged(fmt::format("the table {} was replaced", session_->sql.outbox()));
   }
-  const bool must_write = !request.settlements.empty() || request.renew || work.repeated ||
-                          !scenery.ended.empty() || is_due_again(work.called);
+  if (scenery.circuit_open && session_->circuits.shared())
+    work.circuit = session_->circuits.read(scenery.now);
+  const bool must_write = !request.settlements.empty() || request.renew || request.circuit ||
+                          work.repeated || !scenery.ended.empty() || is_due_again(work.called);
   if (must_write && begin_writing(work)) return true;
   if (must_write) {
     settle(work);
+    tell(work);
     take_over(work);
   }
   const Selection selection = select(work);
@@ -205,7 +208,8 @@ bool PostgresStore::run(Work& work) {
     }
     begin_writing(work);
   }
-  lease(work, selection);
+  const bool asks_for_place = request.lease.limit == 0 || !selection.rows.empty();
+  if (!asks_for_place || may_lease(work)) lease(work, selection);
   sign(work);
   return true;
 }
@@ -269,6 +273,28 @@ void PostgresStore::write_again(Work& work) {
   tried_again_ = work.called;
 }
 
+void PostgresStore::tell(Work& work) {
+  CircuitBoard& circuits = session_->circuits;
+  if (!work.request->circuit || !circuits.shared()) return;
+  work.circuit = circuits.lock(work.scenery.now);
+  if (!work.circuit.take_in(*work.request->circuit, identity_.incarnation)) return;
+  circuits.write(work.circuit, work.scenery.now);
+}
+
+// Of several relays that would probe, one may: the place is kept for it until it has told what came
+// of it, or its time is over.
+bool PostgresStore::may_lease(Work& work) {
+  const LeaseRequest& request = work.request->lease;
+  if (!request.probe || !work.circuit.open) return true;
+  CircuitBoard& circuits = session_->circuits;
+  work.circuit = circuits.lock(work.scenery.now);
+  if (work.circuit.wait_of(identity_.incarnation) > Duration{0}) return false;
+  if (work.circuit.keep_probe(identity_.incarnation, request.probe_term)) {
+    circuits.write(work.circuit, work.scenery.now);
+  }
+  return true;
+}
+
 void PostgresStore::take_over(Work& work) {
   if (work.scenery.ended.empty()) return;
   for (const std::int64_t ended : work.scenery.ended) {
@@ -286,6 +312,7 @@ void PostgresStore::take_over(Work& work) {
 Selection PostgresStore::select(Work& work) {
   const LeaseRequest& request = work.request->lease;
   if (request.limit == 0 || work.scenery.circuit_held || work.scenery.paused) return {};
+  if (request.probe && work.circuit.wait_of(identity_.incarnation) > Duration{0}) return {};
   Selection selection =
       session_->selector.select(request, {identity_.incarnation, work.called, work.scenery.now});
   work.turn.more = selection.more;
@@ -354,6 +381,7 @@ Turn PostgresStore::committed(Work& work) {
   turn.circuit_held = work.scenery.circuit_held;
   turn.why_held = work.scenery.why_held;
   turn.paused = work.scenery.paused;
+  if (session_->circuits.shared()) turn.verdict = work.circuit.verdict_for(identity_.incarnation);
   if (work.examined) examined_at_ = work.called;
   if (turn.epoch > 0) {
     identity_.epoch = turn.epoch;
@@ -444,6 +472,7 @@ void PostgresStore::retire() {
     session_->connection.begin_work();
     Transaction transaction(session_->connection, Transaction::Kind::write);
     session_->registration.end(identity_);
+    session_->circuits.leave(identity_.incarnation);
     transaction.commit();
     if (!remainder_.beside.empty()) write_for_the_last_time();
     identity_.registered = false;

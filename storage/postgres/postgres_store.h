@@ -45,6 +45,7 @@ class PostgresStore final : public OutboxStore {
     bool repeated = false;  // an earlier try may have been applied
     bool examined = false;  // no relay is left whose leases may be ended
     Scenery scenery;
+    SharedCircuit circuit;
     Holder holder;
     bool idle = false;  // there is nothing to do until something is told, or due
     Turn turn;
@@ -59,6 +60,8 @@ class PostgresStore final : public OutboxStore {
   void settle(Work& work);
   void write_again(Work& work);
   bool is_due_again(Time now) const;
+  void tell(Work& work);
+  bool may_lease(Work& work);
   void take_over(Work& work);
   Selection select(Work& work);
   bool is_idle(const Work& work, const Selection& selection);

@@ -26,6 +26,7 @@ std::string look_sql(const Sql& sql, const std::string& now) {
       "(SELECT bool_or(paused) FROM {1} WHERE outbox = $1), "
       "(SELECT max(reason) FROM {1} WHERE outbox = $1 AND isolated), "
       "(SELECT count(*) FROM {2} WHERE outbox = $1 AND incarnation <> $3), "
+      "EXISTS (SELECT 1 FROM {1} WHERE outbox = $1 AND broker = $4 AND state = 'open'), "
       "CASE WHEN current_setting('synchronous_commit') = 'off' "
       "THEN set_config('synchronous_commit', 'on', true) END",
       now, sql.brokers(), sql.incarnations());
@@ -64,9 +65,11 @@ std::int64_t new_incarnation() {
   return static_cast<std::int64_t>((high << 31 ^ device()) & 0x3fffffffffffffffULL) + 1;
 }
 
-Registration::Registration(Connection& connection, const Sql& sql, const std::string& now)
+Registration::Registration(Connection& connection, const Sql& sql, const std::string& now,
+                           const std::string& broker)
     : outbox_(sql.outbox()),
       table_(sql.table().qualified()),
+      broker_(broker),
       look_(connection, look_sql(sql, now)),
       ended_(connection, ended_sql(sql)),
       lock_(connection,
@@ -112,7 +115,7 @@ Registration::Registration(Connection& connection, const Sql& sql, const std::st
                                          sql.rows())) {}
 
 Scenery Registration::look(const Identity& identity, bool at_others) {
-  Rows rows = look_.rows(outbox_, table_, identity.incarnation);
+  Rows rows = look_.rows(outbox_, table_, identity.incarnation, broker_);
   rows.next();
   Scenery scenery;
   scenery.now = rows.time(0);
@@ -122,6 +125,7 @@ Scenery Registration::look(const Identity& identity, bool at_others) {
   scenery.paused = rows.boolean(4);
   scenery.why_held = rows.text(5);
   scenery.alone = rows.integer(6) == 0;
+  scenery.circuit_open = rows.boolean(7);
   if (!at_others) return scenery;
   Rows ended = ended_.rows(outbox_, identity.incarnation, scenery.now);
   while (ended.next()) scenery.ended.push_back(ended.integer(0));

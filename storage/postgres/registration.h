@@ -33,6 +33,7 @@ struct Scenery {
   bool circuit_held = false;
   bool paused = false;
   std::string why_held;
+  bool circuit_open = false;        // the relays of this outbox say so of their broker's
   std::vector<std::int64_t> ended;  // relays whose leases may be ended
   bool alone = true;                // no other relay is at work
 };
@@ -45,8 +46,9 @@ struct TakeOver {
 // Confined to the connection's thread; all but the constructor is called inside a transaction.
 class Registration {
  public:
-  // `now`: SQL for the server's time.
-  Registration(Connection& connection, const Sql& sql, const std::string& now);
+  // `now`: SQL for the server's time. `broker`: see StoreSettings::broker.
+  Registration(Connection& connection, const Sql& sql, const std::string& now,
+               const std::string& broker);
 
   // `at_others`: also at relays that hold leases which have run out, or are long gone.
   Scenery look(const Identity& identity, bool at_others);
@@ -75,6 +77,7 @@ class Registration {
  private:
   std::string outbox_;
   std::string table_;
+  std::string broker_;
   Query look_;
   Query ended_;
   Query lock_;

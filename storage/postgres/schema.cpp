@@ -79,13 +79,24 @@ constexpr const char* kRowsState =
 
 constexpr const char* kBrokers = R"(CREATE TABLE IF NOT EXISTS {0}outbox_relay_brokers (
   outbox text COLLATE "C" NOT NULL,
-  broker text COLLATE "C" NOT NULL,
-  state text,
+  broker text COLLATE "C" NOT NULL,  -- empty: for all of them
+  state text,                        -- open, or nothing
   reason text,
   isolated boolean NOT NULL DEFAULT false,
   paused boolean NOT NULL DEFAULT false,
   updated timestamptz,
+  verdict bigint NOT NULL DEFAULT 0,
+  open_until timestamptz,
+  probe_by bigint,                   -- the incarnation that may probe
+  probe_until timestamptz,
   PRIMARY KEY (outbox, broker));)";
+
+// For tables that were made before the relays of an outbox shared what they know of a circuit.
+constexpr const char* kVerdictColumns = R"(ALTER TABLE {0}outbox_relay_brokers
+  ADD COLUMN IF NOT EXISTS verdict bigint NOT NULL DEFAULT 0,
+  ADD COLUMN IF NOT EXISTS open_until timestamptz,
+  ADD COLUMN IF NOT EXISTS probe_by bigint,
+  ADD COLUMN IF NOT EXISTS probe_until timestamptz;)";
 
 constexpr const char* kAttempts = R"(CREATE TABLE IF NOT EXISTS {0}outbox_relay_attempts (
   outbox text COLLATE "C" NOT NULL,
@@ -147,6 +158,10 @@ bool exists(Connection& connection, const std::string& schema, const std::string
       .next();
 }
 
+std::string verdict_columns_statement(const std::string& schema) {
+  return fmt::format(fmt::runtime(kVerdictColumns), prefix(schema));
+}
+
 std::string version_statement(const std::string& schema) {
   return fmt::format(
       "INSERT INTO {}outbox_relay_meta (outbox, name, value)\n"
@@ -192,6 +207,16 @@ std::vector<SchemaPart> outbox_parts(const Mapping& mapping, const std::string& 
   index(names.open_key, key + ", " + order, key + " IS NOT NULL AND " + sql.is_open(""));
   index(names.dead_key, key + ", " + order, key + " IS NOT NULL AND " + sql.is_dead(""));
   return parts;
+}
+
+bool has_verdict_columns(Connection& connection, const std::string& schema) {
+  return ask(connection,
+             "SELECT 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n "
+             "ON n.oid = c.relnamespace JOIN pg_catalog.pg_attribute AS a "
+             "ON a.attrelid = c.oid AND NOT a.attisdropped WHERE n.nspname = $1 "
+             "AND c.relname = 'outbox_relay_brokers' AND a.attname = 'verdict'",
+             schema)
+      .next();
 }
 
 std::vector<SchemaPart> relay_parts(const std::string& schema) {
@@ -264,6 +289,9 @@ void apply_schema(Connection& connection, const StoreSettings& settings) {
   // A table of another kind, or under another name: nothing is left of the attempt.
   require_outbox(connection, settings);
   for (const SchemaPart& part : relay_parts(found.schema)) connection.command(part.statement);
+  if (!has_verdict_columns(connection, found.schema)) {
+    connection.command(verdict_columns_statement(found.schema));
+  }
   connection.command(version_statement(found.schema));
   transaction.commit();
 }
@@ -289,6 +317,10 @@ SchemaCheck compare_schema(Connection& connection, const StoreSettings& settings
     if (exists(connection, found.schema, part.name)) continue;
     lacks_version = lacks_version || part.name == "outbox_relay_meta";
     check.missing.push_back(part.statement);
+  }
+  if (exists(connection, found.schema, "outbox_relay_brokers") &&
+      !has_verdict_columns(connection, found.schema)) {
+    check.missing.push_back(verdict_columns_statement(found.schema));
   }
   if (lacks_version) check.missing.push_back(version_statement(found.schema));
   return check;

@@ -32,6 +32,9 @@ std::string complete_ddl(const StoreSettings& settings);
 // program knows.
 void require_relay_tables(Connection& connection, const std::string& schema);
 
+// Whether the relays of an outbox can share what they know of a circuit.
+bool has_verdict_columns(Connection& connection, const std::string& schema);
+
 // Creates everything that is missing; beside a foreign table only the relay's own.
 void apply_schema(Connection& connection, const StoreSettings& settings);
 

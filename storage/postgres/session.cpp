@@ -37,9 +37,11 @@ Session::Session(const StoreSettings& settings, const std::string& now)
       selector(connection, sql),
       leases(connection, sql),
       reader(connection, sql, side_rows),
-      registration(connection, sql, now),
-      insert_trigger(connection, sql) {
+      registration(connection, sql, now, settings.broker),
+      insert_trigger(connection, sql),
+      circuits(connection, sql, settings.broker) {
   settler.keep_attempts(settings.attempts_kept);
+  circuits.share(sql.table().schema);
   require_adoption(connection, sql, now);
   connection.listen("outbox_relay");
 }

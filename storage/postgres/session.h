@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "storage/postgres/circuit_board.h"
 #include "storage/postgres/connection.h"
 #include "storage/postgres/insert_trigger.h"
 #include "storage/postgres/leases.h"
@@ -29,6 +30,7 @@ struct Session {
   RowReader reader;
   Registration registration;
   InsertTrigger insert_trigger;
+  CircuitBoard circuits;
 };
 
 }  // namespace outbox::postgres

@@ -29,6 +29,12 @@ bool order(Desk& desk, const std::string& column, bool wanted, const Desk::Deed&
   }
   if (before == wanted) return false;  // nothing was done that the audit should tell of
   let_go.run(desk.outbox);
+  if (deed.action == "close") {
+    Query(database,
+          "UPDATE outbox_relay_brokers SET state = NULL WHERE outbox = ?1 AND state = "
+          "'open'")
+        .run(desk.outbox);  // what the relays said of it before
+  }
   write.run(desk.outbox, wanted ? 1 : 0, shortened(deed.reason), to_text(desk.clocks.wall()));
   desk.audit(deed);
   transaction.commit();

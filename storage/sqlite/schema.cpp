@@ -91,6 +91,11 @@ CREATE TABLE IF NOT EXISTS outbox_relay_brokers (
   isolated INTEGER NOT NULL DEFAULT 0,
   paused INTEGER NOT NULL DEFAULT 0,
   updated TEXT,
+  verdict INTEGER NOT NULL DEFAULT 0,
+  boot INTEGER,                    -- which boot the times below count from
+  open_until INTEGER,
+  probe_by INTEGER,                -- the incarnation that may probe
+  probe_until INTEGER,
   PRIMARY KEY (outbox, broker)) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS outbox_relay_attempts (
@@ -196,18 +201,35 @@ void require_key(Connection& connection, const Mapping& mapping,
       quoted(key)));
 }
 
-// A column that came after the first version of its table.
-bool has_fingerprint(Connection& connection) {
-  const auto columns = columns_of(connection, "outbox_relay_rows");
+// Columns that came after the first version of their table.
+struct LateColumn {
+  const char* table;
+  const char* name;
+  const char* type;
+};
+constexpr LateColumn kLateColumns[] = {
+    {"outbox_relay_rows", "fingerprint", "INTEGER"},
+    {"outbox_relay_brokers", "verdict", "INTEGER NOT NULL DEFAULT 0"},
+    {"outbox_relay_brokers", "boot", "INTEGER"},
+    {"outbox_relay_brokers", "open_until", "INTEGER"},
+    {"outbox_relay_brokers", "probe_by", "INTEGER"},
+    {"outbox_relay_brokers", "probe_until", "INTEGER"},
+};
+
+bool has_column(Connection& connection, const LateColumn& wanted) {
+  const auto columns = columns_of(connection, wanted.table);
   return std::any_of(columns.begin(), columns.end(),
-                     [](const TableColumn& column) { return column.name == "fingerprint"; });
+                     [&](const TableColumn& column) { return column.name == wanted.name; });
 }
 
 // Inside a write transaction.
 void create_relay_tables(Connection& connection) {
   connection.database().exec(relay_ddl());
-  if (has_fingerprint(connection)) return;
-  connection.database().exec("ALTER TABLE outbox_relay_rows ADD COLUMN fingerprint INTEGER");
+  for (const LateColumn& late : kLateColumns) {
+    if (has_column(connection, late)) continue;
+    connection.database().exec(
+        fmt::format("ALTER TABLE {} ADD COLUMN {} {}", late.table, late.name, late.type));
+  }
 }
 
 void create_file(const std::string& path) {
@@ -228,7 +250,8 @@ bool relay_tables_complete(Connection& connection) {
                             "outbox_relay_audit"}) {
     if (!has_table(connection, table)) return false;
   }
-  return has_fingerprint(connection);
+  return std::all_of(std::begin(kLateColumns), std::end(kLateColumns),
+                     [&](const LateColumn& late) { return has_column(connection, late); });
 }
 
 void require_known_version(Connection& connection) {

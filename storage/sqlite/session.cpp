@@ -17,7 +17,7 @@ Mapping prepare(Connection& connection, const Mapping& wanted, bool may_create) 
 }  // namespace
 
 Session::Session(const std::string& path, const Mapping& wanted, bool may_create,
-                 const Clocks& clocks)
+                 const std::string& own_broker, const Clocks& clocks)
     : connection(path, std::chrono::milliseconds{0}),
       schema_version(0),
       sql(connection, prepare(connection, wanted, may_create)),
@@ -28,10 +28,13 @@ Session::Session(const std::string& path, const Mapping& wanted, bool may_create
       reader(connection, sql, outbox, side_rows, clocks),
       registration(connection, sql, outbox, clocks),
       peers(connection, sql, outbox, clocks),
+      circuits(connection, outbox, own_broker, clocks),
       operators_orders(connection.database(),
                        "SELECT max(isolated <> 0), max(paused <> 0), "
-                       "max(CASE WHEN isolated <> 0 THEN reason END) FROM outbox_relay_brokers "
-                       "WHERE outbox = ?1") {
+                       "max(CASE WHEN isolated <> 0 THEN reason END), "
+                       "max(broker = ?2 AND state = 'open') FROM outbox_relay_brokers "
+                       "WHERE outbox = ?1"),
+      broker(own_broker) {
   // Checked once more under this version: what was changed meanwhile would go unnoticed else.
   schema_version = connection.schema_version();
   require_outbox(connection, wanted);
@@ -43,9 +46,10 @@ void Session::require_same_schema() {
 }
 
 Orders Session::orders() {
-  auto rows = operators_orders.rows(outbox);
+  auto rows = operators_orders.rows(outbox, broker);
   if (!rows.next()) return {};
-  return {rows.integer(0) != 0, rows.integer(1) != 0, rows.maybe_text(2).value_or("")};
+  return {rows.integer(0) != 0, rows.integer(1) != 0, rows.maybe_text(2).value_or(""),
+          rows.integer(3) != 0};
 }
 
 }  // namespace outbox::sqlite

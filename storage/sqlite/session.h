@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "storage/sqlite/circuit_board.h"
 #include "storage/sqlite/connection.h"
 #include "storage/sqlite/incarnation.h"
 #include "storage/sqlite/peers.h"
@@ -22,11 +23,14 @@ struct Orders {
   bool circuit_held = false;
   bool paused = false;
   std::string why_held;
+  bool circuit_open = false;  // the relays of this outbox say so of their broker's
 };
 
 // Confined to one thread. Opening throws Unusable, Busy or SQLite::Exception.
 struct Session {
-  Session(const std::string& path, const Mapping& wanted, bool may_create, const Clocks& clocks);
+  // `broker`: see StoreSettings::broker.
+  Session(const std::string& path, const Mapping& wanted, bool may_create,
+          const std::string& broker, const Clocks& clocks);
 
   // Throws SchemaChanged.
   void require_same_schema();
@@ -43,7 +47,9 @@ struct Session {
   RowReader reader;
   Registration registration;
   Peers peers;
+  CircuitBoard circuits;
   Query operators_orders;
+  std::string broker;
 };
 
 }  // namespace outbox::sqlite

@@ -91,11 +91,11 @@ Turn SqliteStore::attempt(const TurnRequest& request) {
   std::vector<Ended> ended = examine_peers(called);
   // A repeated turn may have been applied: only the database knows.
   const bool repeated = last_written_ == request.number;
-  const bool must_write = !request.settlements.empty() || request.renew || repeated ||
-                          !ended.empty() || !vanished_.empty();
+  const bool must_write = !request.settlements.empty() || request.renew || request.circuit ||
+                          repeated || !ended.empty() || !vanished_.empty();
   if (must_write) return write(request, ended, called);
   const bool may_lease = request.lease.limit > 0 && !orders_.circuit_held && !orders_.paused;
-  if (!may_lease || quiet(request.lease, called)) return idle();
+  if (!may_lease || must_wait(request.lease) || quiet(request.lease, called)) return idle();
   Turn turn;
   if (!look(request.lease, called, turn)) return turn;
   return write(request, ended, called);
@@ -121,7 +121,8 @@ void SqliteStore::open() {
   unusable_fingerprint_ = fingerprint_of(path_);
   unusable_at_ = now;
   try {
-    session_ = std::make_unique<Session>(path_, mapping_, settings_.create_relay_tables, clocks_);
+    session_ = std::make_unique<Session>(path_, mapping_, settings_.create_relay_tables,
+                                         settings_.broker, clocks_);
   } catch (const Unusable& error) {
     unusable_error_ = error.what();
     throw;
@@ -168,13 +169,27 @@ bool SqliteStore::quiet(const LeaseRequest& request, Time now) const {
 Turn SqliteStore::idle() const {
   Turn turn;
   turn.status = TurnStatus::committed;
-  turn.circuit_held = orders_.circuit_held;
-  turn.why_held = orders_.why_held;
-  turn.paused = orders_.paused;
+  report_orders(turn);
   if (last_look_ && last_look_->next_due) {
     turn.next_due = std::max<Duration>(*last_look_->next_due - clocks_.wall(), Duration{0});
   }
   return turn;
+}
+
+void SqliteStore::report_orders(Turn& turn) const {
+  turn.circuit_held = orders_.circuit_held;
+  turn.why_held = orders_.why_held;
+  turn.paused = orders_.paused;
+  if (session_->circuits.shared()) turn.verdict = circuit().verdict_for(identity_.incarnation);
+}
+
+SharedCircuit SqliteStore::circuit() const {
+  return orders_.circuit_open ? session_->circuits.read() : SharedCircuit{};
+}
+
+// Another relay probes, or the break is not over.
+bool SqliteStore::must_wait(const LeaseRequest& request) const {
+  return request.probe && circuit().wait_of(identity_.incarnation) > Duration{0};
 }
 
 // Whether there is something to lease. If not, `turn` is the answer: nothing was written.
@@ -273,6 +288,7 @@ Turn SqliteStore::write_once(const Work& work) {
     const Holder holder{identity_.incarnation, epoch, now, to_text(now), to_column(now, times)};
     settle(work, holder, turn);
     if (work.final) {
+      tell(work);
       take_over(work, holder, turn);
       picked = lease(work, holder, turn);
       sign(work, epoch, turn);
@@ -309,6 +325,7 @@ bool SqliteStore::recognise(const Work& work, Turn& turn, std::vector<Picked>& p
   turn.epoch = mark->epoch;
   turn.more = true;
   picked = session_->reader.leased_under(identity_.incarnation, mark->epoch);
+  orders_ = session_->orders();
   sign(work, mark->epoch, turn);
   return true;
 }
@@ -323,6 +340,20 @@ void SqliteStore::settle(const Work& work, const Holder& holder, Turn& turn) {
   turn.isolated = settled.isolated;
   turn.isolated_error = settled.isolated_error;
   if (settled.isolated > 0) careful_turns_ = kCarefulTurns;
+}
+
+void SqliteStore::tell(const Work& work) {
+  CircuitBoard& circuits = session_->circuits;
+  if (!work.request->circuit || !circuits.shared()) return;
+  SharedCircuit circuit = circuits.read();
+  if (circuit.take_in(*work.request->circuit, identity_.incarnation)) circuits.write(circuit);
+}
+
+// Of several relays that would probe, one may: the place is kept for it until it has told what came
+// of it, or its time is over.
+void SqliteStore::keep_probe(const LeaseRequest& request) {
+  SharedCircuit kept = circuit();
+  if (kept.keep_probe(identity_.incarnation, request.probe_term)) session_->circuits.write(kept);
 }
 
 void SqliteStore::take_over(const Work& work, const Holder& holder, Turn& turn) {
@@ -341,7 +372,11 @@ void SqliteStore::take_over(const Work& work, const Holder& holder, Turn& turn) 
 std::vector<Picked> SqliteStore::lease(const Work& work, const Holder& holder, Turn& turn) {
   const LeaseRequest& request = work.request->lease;
   orders_ = session_->orders();
-  if (request.limit == 0 || orders_.circuit_held || orders_.paused) return {};
+  if (orders_.circuit_held || orders_.paused || must_wait(request)) return {};
+  if (request.limit == 0) {
+    if (request.probe) keep_probe(request);
+    return {};
+  }
   // The next look says so. Thrown here, it would undo what was just settled.
   if (session_->selector.obstacle(request)) return {};
   const std::size_t room = pace_.limit() - std::min(pace_.limit(), work.settlements.size());
@@ -351,6 +386,7 @@ std::vector<Picked> SqliteStore::lease(const Work& work, const Holder& holder, T
   chosen.incarnation = holder.incarnation;
   Selection selection = session_->selector.select(request, chosen);
   session_->registration.lease(identity_, holder.epoch, selection.rows);
+  if (request.probe && !selection.rows.empty()) keep_probe(request);
   turn.more = selection.more;
   turn.wants_solitude = selection.wants_solitude;
   if (selection.next_due) {
@@ -376,9 +412,7 @@ void SqliteStore::committed(const Work& work, Turn& turn) {
   vanished_.clear();
   if (!work.final) return;
   identity_.epoch = turn.epoch;
-  turn.circuit_held = orders_.circuit_held;
-  turn.why_held = orders_.why_held;
-  turn.paused = orders_.paused;
+  report_orders(turn);
   identity_.registered = true;
   done_.clear();
   for (Ended& ended : *work.ended) {
@@ -438,6 +472,7 @@ void SqliteStore::retire() {
       Transaction transaction(session_->connection, Transaction::Kind::write);
       session_->registration.end_leases(identity_.incarnation);
       session_->registration.erase(identity_);
+      session_->circuits.leave(identity_.incarnation);
       transaction.commit();
       identity_.lock->remove();
       identity_.registered = false;

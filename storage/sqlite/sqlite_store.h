@@ -56,6 +56,8 @@ class SqliteStore final : public OutboxStore {
 
   bool quiet(const LeaseRequest& request, Time now) const;
   Turn idle() const;
+  SharedCircuit circuit() const;
+  void report_orders(Turn& turn) const;
   bool look(const LeaseRequest& request, Time now, Turn& turn);
   Scene scene(std::size_t limit, Time now);
 
@@ -64,6 +66,9 @@ class SqliteStore final : public OutboxStore {
   Turn write_once(const Work& work);
   bool recognise(const Work& work, Turn& turn, std::vector<Picked>& picked);
   void settle(const Work& work, const Holder& holder, Turn& turn);
+  void tell(const Work& work);
+  bool must_wait(const LeaseRequest& request) const;
+  void keep_probe(const LeaseRequest& request);
   void take_over(const Work& work, const Holder& holder, Turn& turn);
   std::vector<Picked> lease(const Work& work, const Holder& holder, Turn& turn);
   void sign(const Work& work, LeaseId epoch, Turn& turn);

@@ -64,6 +64,7 @@ StoreSettings PostgresFixture::settings() const {
   StoreSettings settings = shape_.settings;
   settings.url = shared_database();
   settings.table = schema_ + "." + settings.table;
+  settings.broker = "main";
   return settings;
 }
 

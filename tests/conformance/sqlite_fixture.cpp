@@ -42,8 +42,14 @@ sqlite::Clocks DatabaseFixture::clocks() const {
       .boot_id = boot_id};
 }
 
+StoreSettings DatabaseFixture::store_settings() const {
+  StoreSettings shared = settings();
+  shared.broker = "main";
+  return shared;
+}
+
 std::unique_ptr<OutboxStore> DatabaseFixture::open_store() {
-  return std::make_unique<sqlite::SqliteStore>(settings(), clocks(), bell_);
+  return std::make_unique<sqlite::SqliteStore>(store_settings(), clocks(), bell_);
 }
 
 std::unique_ptr<OutboxDesk> DatabaseFixture::open_desk() {

@@ -42,6 +42,8 @@ class DatabaseFixture : public StoreFixture {
   std::int64_t version() override { return number("PRAGMA data_version"); }
 
   virtual StoreSettings settings() const = 0;
+  // As a relay gets them.
+  StoreSettings store_settings() const;
   std::filesystem::path folder() const { return folder_.path(); }
   std::string path() const { return folder_.file("app.db"); }
   sqlite::Clocks clocks() const;

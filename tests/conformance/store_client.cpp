@@ -44,14 +44,46 @@ Turn Client::lease(std::size_t limit) {
   return take({}, limited, false);
 }
 
+Turn Client::tell(const CircuitNews& news) {
+  ++number_;
+  LeaseRequest nothing = request;
+  nothing.limit = 0;
+  TurnRequest asked = request_for(nothing);
+  asked.circuit = news;
+  return store_->turn(asked);
+}
+
+Turn Client::probe(Duration kept) {
+  ++number_;
+  LeaseRequest one = request;
+  one.limit = 1;
+  one.probe = true;
+  one.probe_term = kept;
+  return take({}, one, false);
+}
+
+Turn Client::ask_for_probe() {
+  ++number_;
+  LeaseRequest place = request;
+  place.limit = 0;
+  place.probe = true;
+  place.probe_term = std::chrono::seconds{10};
+  return take({}, place, true);
+}
+
 Turn Client::take(const std::vector<Settlement>& settlements, const LeaseRequest& lease,
                   bool renew) {
-  TurnRequest asked;
-  asked.number = number_;
+  TurnRequest asked = request_for(lease);
   asked.settlements = settlements;
   asked.renew = renew;
-  asked.lease = lease;
   return store_->turn(asked);
+}
+
+TurnRequest Client::request_for(const LeaseRequest& lease) {
+  TurnRequest asked;
+  asked.number = number_;
+  asked.lease = lease;
+  return asked;
 }
 
 Settlement delivered(const Message& message) { return settlement_of(message, Verdict::delivered); }

@@ -81,19 +81,25 @@ class Client {
                        .bytes = 16u << 20,
                        .payload_max = 4u << 20,
                        .term = std::chrono::seconds{30}};
-
   Turn turn(const std::vector<Settlement>& settlements = {});
   // As the last turn, under its number.
   Turn repeat(const std::vector<Settlement>& settlements = {});
   // Settles without leasing anything.
   Turn settle(const std::vector<Settlement>& settlements);
   Turn renew();
+  // Tells the other relays of its circuit.
+  Turn tell(const CircuitNews& news);
+  // Asks for one row to probe the broker with.
+  Turn probe(Duration kept = std::chrono::seconds{10});
+  // Asks to probe the broker with a row that it holds.
+  Turn ask_for_probe();
   Turn lease(std::size_t limit);
 
   OutboxStore& store() { return *store_; }
   void die() { store_.reset(); }
 
  private:
+  TurnRequest request_for(const LeaseRequest& lease);
   Turn take(const std::vector<Settlement>& settlements, const LeaseRequest& lease, bool renew);
 
   std::unique_ptr<OutboxStore> store_;

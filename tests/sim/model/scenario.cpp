@@ -210,6 +210,8 @@ Scenario draw(std::uint64_t seed, const std::string& profile) {
     draw_faults(scenario, random);
   }
   draw_episodes(scenario, random);
+  scenario.shared_verdicts = scenario.relay.breaker.while_open == WhileOpen::suspend &&
+                             (mix(seed, "shared verdicts") & 3) != 0;
   if (profile == "reload") scenario.retune_share = one_of(random, {0.002, 0.02, 0.3});
   return scenario;
 }

@@ -135,6 +135,7 @@ struct Scenario {
   double retune_share = 0;        // of the steps, before which the relay gets other settings
   bool extends_prefix = false;    // a row may be leased while its holder still has those before it
   bool lost_turn_leases = false;  // a turn that tells of lost leases leases rows of its own
+  bool shared_verdicts = true;    // of relays that suspend while the circuit is open
   bool repeat_tells_renewed = false;  // a repeated turn extends the leases, and says so
 };
 

@@ -59,7 +59,8 @@ Turn Table::turn(ProcessId who, const TurnRequest& request, Time now) {
   Turn turn;
   turn.status = TurnStatus::committed;
   const LeaseId epoch = epoch_ + 1;
-  bool wrote = request.renew || !request.settlements.empty();
+  bool wrote = request.renew || !request.settlements.empty() || request.circuit.has_value();
+  if (request.circuit) circuit_.take_in(who, *request.circuit, now);
   for (const Settlement& settlement : request.settlements) {
     if (incarnation.settled_ahead.contains({row_number(settlement.row), settlement.lease}))
       continue;
@@ -74,8 +75,14 @@ Turn Table::turn(ProcessId who, const TurnRequest& request, Time now) {
   turn.paused = paused_;
   if ((turn.leases_lost && !scenario_.lost_turn_leases) || circuit_held_ || paused_)
     asked.limit = 0;
+  if (asked.probe && !circuit_.may_probe(who, now)) asked.limit = 0;
   LeaseChoice choice(*this, who, asked, now);
   choice.run();
+  const bool has_row = request.lease.limit == 0 || !choice.chosen().empty();
+  if (asked.probe && has_row && circuit_.may_probe(who, now)) {
+    circuit_.keep_probe(who, asked.probe_term, now);
+  }
+  share(who, turn, now);
   turn.more = choice.more();
   turn.wants_solitude = choice.wants_solitude();
   turn.next_due = choice.next_due();
@@ -101,6 +108,10 @@ Turn Table::turn(ProcessId who, const TurnRequest& request, Time now) {
   return turn;
 }
 
+void Table::share(ProcessId who, Turn& turn, Time now) const {
+  if (scenario_.shared_verdicts) turn.verdict = circuit_.verdict_for(who, now);
+}
+
 Turn Table::repeat(Incarnation& incarnation, ProcessId who, const TurnRequest& request, Time now) {
   Turn turn;
   turn.status = TurnStatus::committed;
@@ -111,6 +122,7 @@ Turn Table::repeat(Incarnation& incarnation, ProcessId who, const TurnRequest& r
   choice.run();
   turn.more = choice.more();
   turn.next_due = choice.next_due();
+  share(who, turn, now);
   turn.circuit_held = circuit_held_;
   turn.paused = paused_;
   turn.leases_lost = incarnation.last_told_lost || incarnation.leases_ended;
@@ -298,6 +310,7 @@ void Table::retire(ProcessId who, Time now) {
     if (row.holder == who) end_lease(row, LeaseEnd::released_by_retire, now);
   }
   incarnations_.erase(who);
+  circuit_.leave(who);
 }
 
 void Table::wipe_leases(Time now) {

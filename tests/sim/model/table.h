@@ -11,6 +11,7 @@
 
 #include "relay/outbox_store.h"
 #include "tests/sim/model/facts.h"
+#include "tests/sim/model/joint_circuit.h"
 #include "tests/sim/model/row.h"
 #include "tests/sim/model/scenario.h"
 
@@ -38,7 +39,10 @@ class Table {
   void redrive(RowNumber number, bool mended);
 
   // By an operator: the broker's circuit is isolated, and rows are not leased.
-  void hold_circuit(bool hold) { circuit_held_ = hold; }
+  void hold_circuit(bool hold) {
+    circuit_held_ = hold;
+    if (!hold) circuit_.close();
+  }
   // By an operator: rows are not leased.
   void pause(bool paused) { paused_ = paused; }
 
@@ -60,6 +64,7 @@ class Table {
  private:
   friend class LeaseChoice;
 
+  void share(ProcessId who, Turn& turn, Time now) const;
   Turn repeat(Incarnation& incarnation, ProcessId who, const TurnRequest& request, Time now);
   bool settle(ProcessId who, const Settlement& settlement, LeaseId epoch, Turn& turn, Time now);
   void apply(Row& row, const Settlement& settlement, LeaseId epoch, Time now);
@@ -75,6 +80,7 @@ class Table {
   std::set<RowNumber> unfinished_;
   std::map<ProcessId, Incarnation> incarnations_;
   LeaseId epoch_ = 0;
+  JointCircuit circuit_;
   bool circuit_held_ = false;
   bool paused_ = false;
 };

@@ -1,0 +1,158 @@
+// The state machine beside others that speak to the same broker: what it tells and believes.
+#include <doctest/doctest.h>
+
+#include "tests/unit/relay/relay_world.h"
+
+namespace outbox {
+namespace {
+
+// A world whose store shares verdicts; the test plays the other relays.
+struct SharedWorld : World {
+  explicit SharedWorld(const RelayOptions& chosen = {}) : World(chosen) {
+    store.next = [this](const TurnRequest& request) { return answer(request); };
+  }
+
+  Turn answer(const TurnRequest& request) {
+    if (request.circuit) told.push_back(*request.circuit);
+    TurnRequest asked = request;
+    if (request.lease.probe && verdict.open && verdict.wait > Duration{0}) asked.lease.limit = 0;
+    Turn turn = store.commit(asked);
+    turn.verdict = verdict;
+    return turn;
+  }
+  // As the store would after the news.
+  void stand(std::uint64_t number, Duration wait) { verdict = {number, true, wait}; }
+
+  SharedVerdict verdict;
+  std::vector<CircuitNews> told;
+};
+
+TEST_CASE("a circuit that opens is told to the others, with its break") {
+  SharedWorld world;
+  world.open_circuit(500);
+  REQUIRE(world.told.size() == 1);
+  CHECK(world.told[0].kind == CircuitNews::Kind::opened);
+  CHECK(world.told[0].open_for == 15s);
+  CHECK_FALSE(world.told[0].reason.empty());
+}
+
+TEST_CASE("where nothing is shared nothing is told") {
+  World world;
+  world.open_circuit(500);
+  for (const TurnRequest& request : world.store.requests) CHECK_FALSE(request.circuit.has_value());
+}
+
+TEST_CASE("another relay's verdict is believed after one failure of our own, for its break") {
+  SharedWorld world;
+  world.stand(3, 9s);
+  world.publisher.capacity = 5;
+  world.add_rows(50);
+  world.run_for(10ms);
+  REQUIRE(world.relay->status().circuit == CircuitState::closed);
+  world.publisher.answer(Outcome::confirmed);
+  world.run_for(10ms);
+  REQUIRE(world.relay->status().circuit == CircuitState::closed);
+  world.publisher.answer(Outcome::transport);
+  world.run_for(10ms);
+  CHECK(world.relay->status().circuit == CircuitState::open);
+  CHECK(world.relay->status().next_probe <= 9s);
+  CHECK(world.relay->status().next_probe > 8s);
+  CHECK(world.told.empty());  // the others know
+}
+
+TEST_CASE("one failure opens nothing when no verdict stands, or none any more") {
+  SharedWorld world;
+  world.stand(3, 9s);
+  world.run_for(2s);
+  world.verdict = {};
+  world.run_for(2s);
+  world.add_rows(50);
+  world.run_for(10ms);
+  world.publisher.answer(Outcome::transport);
+  world.run_for(10ms);
+  CHECK(world.relay->status().circuit == CircuitState::closed);
+}
+
+TEST_CASE("while another relay probes nothing is sent, and the next try is put off") {
+  SharedWorld world;
+  world.open_circuit(500);
+  world.stand(1, 40s);
+  const std::size_t before = world.publisher.sent.size();
+  world.run_for(30s);
+  CHECK(world.publisher.sent.size() == before);
+  CHECK(world.relay->status().circuit == CircuitState::open);
+  world.stand(1, 0s);
+  world.run_for(60s);
+  CHECK(world.publisher.sent.size() == before + 1);
+}
+
+TEST_CASE("a row that came back by itself is no probe: its place has to be asked for") {
+  SharedWorld world;
+  world.stand(1, 0s);
+  world.publisher.capacity = 5;
+  world.add_rows(5);
+  world.run_for(10ms);
+  REQUIRE(world.publisher.sent.size() == 5);
+  world.publisher.answer(Outcome::transport);
+  world.publisher.answer_all(Outcome::cancelled);
+  world.stand(1, 30s);
+  world.run_for(10s);
+  CHECK(world.publisher.sent.size() == 5);
+}
+
+TEST_CASE("a verdict that another relay ended closes the circuit, and what waited is due") {
+  SharedWorld world;
+  world.open_circuit(500);
+  world.stand(1, 10s);
+  world.run_for(2s);
+  REQUIRE(world.relay->status().circuit == CircuitState::open);
+  world.verdict = {1, false, 0s};
+  world.run_for(2s);
+  CHECK(world.relay->status().circuit == CircuitState::closed);
+  CHECK(world.store.requests.back().lease.recovered > 0);
+  CHECK(world.told.size() == 1);  // that it had opened
+}
+
+TEST_CASE("a probe that got through is told under the verdict it was sent under") {
+  SharedWorld world;
+  world.open_circuit(500);
+  world.stand(7, 0s);
+  world.run_for(20s);
+  REQUIRE(world.relay->status().circuit == CircuitState::half_open);
+  world.publisher.answer(Outcome::confirmed);
+  world.run_for(10ms);
+  REQUIRE(world.told.size() == 2);
+  CHECK(world.told[1].kind == CircuitNews::Kind::closed);
+  CHECK(world.told[1].verdict == 7);
+}
+
+TEST_CASE("a probe that failed is told as another break") {
+  SharedWorld world;
+  world.open_circuit(500);
+  world.stand(7, 0s);
+  world.run_for(20s);
+  world.publisher.answer(Outcome::transport);
+  world.run_for(10ms);
+  REQUIRE(world.told.size() == 2);
+  CHECK(world.told[1].kind == CircuitNews::Kind::opened);
+  CHECK(world.told[1].open_for == 15s);
+}
+
+TEST_CASE("news are told at once, and again when their turn failed") {
+  SharedWorld world;
+  bool fails = true;
+  world.store.next = [&](const TurnRequest& request) {
+    if (request.circuit && std::exchange(fails, false)) {
+      world.told.push_back(*request.circuit);
+      return without_success(TurnStatus::failed, "connection lost");
+    }
+    return world.answer(request);
+  };
+  world.open_circuit(500);
+  world.run_for(1s);
+  REQUIRE(world.told.size() == 2);
+  CHECK(world.told[0].open_for == world.told[1].open_for);
+}
+
+}  // namespace
+}  // namespace outbox

@@ -138,6 +138,7 @@ class Relay {
   void turn_failed(const Turn& turn, Time after);
   void obey_operator(const Turn& turn, Time now);
   void heed_verdict(const Turn& turn, Time before, Time now);
+  void suspect(Time now);
   void date_recovery(const Turn& turn);
   void lease_row(Message message, Time before);
   bool settles_unwritten(const Message& message);

@@ -176,15 +176,11 @@ void Relay::heed_verdict(const Turn& turn, Time before, Time now) {
   const std::optional<SharedVerdict> known = std::exchange(verdict_, turn.verdict);
   if (!verdict_) return breaker_.trust();
   if (verdict_->open) {
-    const std::optional<Time> planned = breaker_.next_event();
-    breaker_.suspect(now, verdict_->wait);
-    const std::optional<Time> postponed = breaker_.next_event();
-    if (postponed && postponed != planned) observer_.on_probe_postponed(*postponed - now);
+    suspect(now);
     const LeaseRequest& asked = pending_->request.lease;
     const bool has_row = asked.limit == 0 || !turn.leased.empty();
-    if (asked.probe && has_row && verdict_->wait <= Duration{0}) {
-      probe_ours_until_ = before + asked.probe_term;
-    }
+    const bool granted = asked.probe && has_row && verdict_->wait <= Duration{0};
+    if (granted) probe_ours_until_ = before + asked.probe_term;
     return;
   }
   breaker_.trust();
@@ -192,6 +188,13 @@ void Relay::heed_verdict(const Turn& turn, Time before, Time now) {
   const bool waits =
       breaker_.state() == CircuitState::open || breaker_.state() == CircuitState::half_open;
   if (ended && waits) breaker_.close(now, "another relay's probe got through");
+}
+
+void Relay::suspect(Time now) {
+  const std::optional<Time> planned = breaker_.next_event();
+  breaker_.suspect(now, verdict_->wait);
+  const std::optional<Time> postponed = breaker_.next_event();
+  if (postponed && postponed != planned) observer_.on_probe_postponed(*postponed - now);
 }
 
 // Whatever was settled before the first look after the recovery, by whichever relay, was due in it.

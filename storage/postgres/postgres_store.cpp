@@ -67,6 +67,7 @@ Turn PostgresStore::turn(const TurnRequest& request) {
   if (skips(request)) {
     Turn nothing;
     nothing.status = TurnStatus::committed;
+    if (session_->circuits.shared()) nothing.verdict = SharedVerdict{};
     nothing.next_due = idle_pace_.next_due(clock_.now());
     return nothing;
   }
@@ -96,8 +97,9 @@ Turn PostgresStore::turn(const TurnRequest& request) {
 // Nothing was told since a look found nothing, and this one asks for the same.
 bool PostgresStore::skips(const TurnRequest& request) {
   const LeaseRequest& lease = request.lease;
-  const bool asks_again = request.settlements.empty() && !request.renew && lease.limit > 0 &&
-                          !lease.probe && lease.recovered == idle_request_.recovered &&
+  const bool asks_again = request.settlements.empty() && !request.renew && !request.circuit &&
+                          lease.limit > 0 && !lease.probe &&
+                          lease.recovered == idle_request_.recovered &&
                           lease.ordering == idle_request_.ordering &&
                           lease.dead_blocks_key == idle_request_.dead_blocks_key;
   const bool heard = !session_ || !listener_.armed() || is_due_again(clock_.now());
@@ -329,7 +331,7 @@ Selection PostgresStore::select(Work& work) {
 bool PostgresStore::is_idle(const Work& work, const Selection& selection) {
   const LeaseRequest& asked = work.request->lease;
   const bool looked = asked.limit > 0 && asked.retry_limit > 0 && !work.scenery.circuit_held &&
-                      !work.scenery.paused;
+                      !work.scenery.paused && !work.circuit.open;
   const bool nothing = !selection.more && !selection.waiting && !selection.wants_solitude;
   return looked && nothing && asked.holding == 0 && remainder_.empty() &&
          session_->connection.listens() && session_->insert_trigger.is_there(work.called);

@@ -406,7 +406,7 @@ TEST_CASE("rows for the far future are passed, and found when their time has com
 TEST_CASE("no statement of the relay reads a table or an index from end to end") {
   SqliteFixture fixture;
   const sqlite::Clocks clocks = fixture.clocks();
-  sqlite::Session session(fixture.path(), sqlite::mapping_of(fixture.settings()), true, clocks);
+  sqlite::Session session(fixture.path(), sqlite::mapping_of(fixture.settings()), true, "", clocks);
   SQLite::Database& database = session.connection.database();
   std::vector<std::string> statements;
   for (sqlite3_stmt* one = sqlite3_next_stmt(database.getHandle(), nullptr); one != nullptr;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "publishers/wire/quiet_thread.h"
+#include "publishers/wire/text.h"
 
 namespace outbox {
 
@@ -92,7 +93,7 @@ Receipt HttpPublisher::publish(std::unique_ptr<HttpClient>& client,
     return receipt;
   }
   settle(exchange(client, request, start + settings_.publish_timeout), receipt);
-  if (receipt.reason.size() > kReasonMax) receipt.reason.resize(kReasonMax);
+  receipt.reason = cut_text(receipt.reason, kReasonMax);
   receipt.took = clock_.now() - start;
   return receipt;
 }

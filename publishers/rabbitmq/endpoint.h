@@ -10,11 +10,12 @@ namespace outbox {
 
 struct AmqpEndpoint {
   bool tls = false;
-  std::string host;
+  std::string host;  // a name or an address, without brackets
   int port = 0;
-  std::string vhost;
-  std::string username;
-  std::string password;
+  std::string vhost = "/";
+  bool names_user = false;  // the URL does
+  std::string username = "guest";
+  std::string password = "guest";
   std::string label;  // host and port, for messages
 };
 
@@ -23,9 +24,12 @@ struct ParsedAmqpEndpoint {
   std::string error;  // empty if the URL is one
 };
 
-// amqp[s]://[user[:password]@]host[:port][/vhost] (RabbitMQ's URI specification), parts
+// amqp[s]://[user[:password]@]host[:port][/vhost] (RabbitMQ's URI specification), user and vhost
 // percent-encoded. Without a user: guest. Without a vhost, or with an empty one: "/".
 ParsedAmqpEndpoint parse_amqp_endpoint(const std::string& url);
+
+// Puts in as whom to log in; the password is read anew. An error sentence or empty.
+std::string read_login(const PublisherSettings& settings, AmqpEndpoint& endpoint);
 
 // What is wrong with the settings, found without connecting. Reads the files that they name.
 std::vector<SettingDefect> check_rabbitmq_settings(const PublisherSettings& settings);

@@ -6,7 +6,6 @@
 
 #include "publishers/rabbitmq/amqp_link.h"
 #include "publishers/rabbitmq/endpoint.h"
-#include "publishers/wire/secret_file.h"
 
 namespace outbox {
 
@@ -33,9 +32,10 @@ void fail(BrokerTest& test, const char* step, const LinkError& error, const char
 BrokerTest test_rabbitmq_broker(const PublisherSettings& settings, const Clock& clock) {
   BrokerTest test;
   AmqpEndpoint endpoint = parse_amqp_endpoint(settings.url).endpoint;
-  if (!settings.password_file.empty()) {
-    endpoint.username = settings.username;
-    endpoint.password = read_secret(settings.password_file).text;
+  if (const std::string why = read_login(settings, endpoint); !why.empty()) {
+    fail(test, "login", {Outcome::misconfigured, why}, "broker_credentials",
+         "Mend what the reason says.", endpoint.label);
+    return test;
   }
   const Time deadline = clock.now() + settings.publish_timeout;
   WriteGuard guard(clock);

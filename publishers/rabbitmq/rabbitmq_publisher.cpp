@@ -11,7 +11,7 @@
 
 #include "publishers/rabbitmq/link_test.h"
 #include "publishers/wire/quiet_thread.h"
-#include "publishers/wire/secret_file.h"
+#include "publishers/wire/text.h"
 
 namespace outbox {
 
@@ -183,14 +183,9 @@ void RabbitmqPublisher::fail_waiting(const LinkError& error) {
 
 bool RabbitmqPublisher::connect(Time deadline, LinkError& error) {
   AmqpEndpoint endpoint = endpoint_;
-  if (!settings_.password_file.empty()) {
-    Secret password = read_secret(settings_.password_file);
-    if (!password.error.empty()) {
-      error = {Outcome::misconfigured, "passwordFile: " + password.error};
-      return false;
-    }
-    endpoint.username = settings_.username;
-    endpoint.password = std::move(password.text);
+  if (std::string why = read_login(settings_, endpoint); !why.empty()) {
+    error = {Outcome::misconfigured, std::move(why)};
+    return false;
   }
   blocked_.clear();
   alone_ = false;
@@ -322,7 +317,7 @@ void RabbitmqPublisher::report_unsent(const Publication& publication, Outcome ou
   Receipt receipt;
   receipt.ticket = publication.ticket;
   receipt.outcome = outcome;
-  receipt.reason = reason.substr(0, kReasonMax);
+  receipt.reason = cut_text(reason, kReasonMax);
   queue_.report(std::move(receipt));
 }
 
@@ -335,7 +330,7 @@ void RabbitmqPublisher::report(const Flight& flight, Outcome outcome, const std:
   receipt.outcome_unknown = unknown;
   receipt.took = clock_.now() - flight.start;
   receipt.incident = incident;
-  if (!reason.empty()) receipt.reason = described(reason).substr(0, kReasonMax);
+  if (!reason.empty()) receipt.reason = cut_text(described(reason), kReasonMax);
   queue_.report(std::move(receipt));
 }
 

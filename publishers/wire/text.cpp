@@ -68,6 +68,12 @@ bool has_control_character(std::string_view text) {
   return false;
 }
 
+std::string cut_text(std::string_view text, std::size_t size) {
+  if (text.size() <= size) return std::string(text);
+  while (size > 0 && (byte_at(text, size) & 0xC0) == 0x80) --size;
+  return std::string(text.substr(0, size));
+}
+
 bool is_header_name(std::string_view name) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
   for (const char c : name) {

@@ -2,6 +2,7 @@
 // encoded. Pure functions, safe from any thread.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,9 @@ bool is_valid_utf8(std::string_view text);
 
 // U+0000 to U+001F and U+007F to U+009F. The text has to be valid UTF-8.
 bool has_control_character(std::string_view text);
+
+// At most `size` bytes of it, without half a character at the end. Valid UTF-8 stays so.
+std::string cut_text(std::string_view text, std::size_t size);
 
 // A header name as RFC 9110 has it: a token, at least one character long.
 bool is_header_name(std::string_view name);

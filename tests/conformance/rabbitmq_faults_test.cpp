@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "publishers/wire/text.h"
 #include "tests/conformance/rabbitmq_test_support.h"
 #include "tests/temporary_file.h"
 
@@ -173,6 +174,21 @@ TEST_CASE("a routing key that may not be used harms nobody twice, though others 
   CHECK(rows.failures_max("later") == 0);
   CHECK(rows.last("later-15").outcome == Outcome::misconfigured);
   server().order("delete_user topical");
+}
+
+TEST_CASE("a reason that is too long is cut between characters") {
+  RabbitmqUnderTest broker;
+  std::string name;
+  for (int i = 0; i < 120; ++i) name += "\xc3\xa9";
+  broker.consumer.declare_exchange(name);
+  Sender sender(broker.settings());
+  for (const char* start : {"", "a"}) {
+    const Receipt receipt = sender.publish(make_message("one"), name + "/" + start + name);
+    CHECK(receipt.reason.find("NO_ROUTE") != std::string::npos);
+    CHECK(receipt.reason.size() > 500);
+    CHECK(is_valid_utf8(receipt.reason));
+  }
+  broker.consumer.delete_exchange(name);
 }
 
 TEST_CASE("headers that are too long for the broker's frames are refused before they are sent") {

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 namespace outbox {
 
 TEST_CASE("only strict UTF-8 is UTF-8") {
@@ -75,6 +77,18 @@ TEST_CASE("base64 is read strictly") {
     CAPTURE(bad);
     CHECK_FALSE(base64_decoded(bad).has_value());
   }
+}
+
+TEST_CASE("text is cut between characters") {
+  const std::string text = "a\xc3\xa9\xe2\x82\xac";  // of one, two and three bytes
+  for (std::size_t size = 0; size <= text.size() + 1; ++size) {
+    const std::string cut = cut_text(text, size);
+    CHECK(cut.size() <= size);
+    CHECK(is_valid_utf8(cut));
+    CHECK(text.starts_with(cut));
+    CHECK(cut.size() + 3 > std::min(size, text.size()));
+  }
+  CHECK(cut_text(text, 6) == text);
 }
 
 }  // namespace outbox

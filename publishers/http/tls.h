@@ -9,6 +9,7 @@
 #include <string>
 
 #include "publishers/wire/changed_files.h"
+#include "publishers/wire/tls_files.h"
 #include "relay/backends.h"
 
 namespace outbox {
@@ -21,9 +22,6 @@ struct SslDeleter {
 };
 using SslContextPointer = std::unique_ptr<SSL_CTX, SslContextDeleter>;
 using SslPointer = std::unique_ptr<SSL, SslDeleter>;
-
-// What OpenSSL has to say about its last error, in words; clears its queue.
-std::string take_ssl_error();
 
 // All that is wrong with the certificate files. Reads them.
 std::vector<SettingDefect> tls_files_defects(const TlsSettings& settings);

@@ -1,16 +1,18 @@
 #include "publishers/rabbitmq/amqp_link.h"
 
 #include <amqp.h>
-#include <amqp_ssl_socket.h>
 #include <amqp_tcp_socket.h>
 #include <fmt/format.h>
-#include <openssl/ssl.h>
+#include <openssl/err.h>
 #include <sys/time.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
+
+#include "publishers/rabbitmq/amqp_tls.h"
+#include "publishers/wire/tls_files.h"
 
 namespace outbox {
 
@@ -57,7 +59,11 @@ LinkError in_time(LinkError error, Time deadline, const Clock& clock) {
   return error;
 }
 
-LinkError library_error(int status) { return {Outcome::transport, amqp_error_string2(status)}; }
+LinkError library_error(int status) {
+  const char* text = amqp_error_string2(status);
+  if (status != AMQP_STATUS_SSL_ERROR) return {Outcome::transport, text};
+  return {Outcome::transport, fmt::format("TLS: {}: {}", text, take_ssl_error())};
+}
 
 // A short string on the wire: its length takes a byte.
 std::size_t short_size(std::string_view text) { return 1 + text.size(); }
@@ -112,31 +118,20 @@ std::optional<LinkError> error_of(const amqp_rpc_reply_t& reply) {
   return LinkError{Outcome::transport, "the broker gave no answer"};
 }
 
-// Null, with the reason, if a file can't be used.
-amqp_socket_t* tls_socket(amqp_connection_state_t connection, const TlsSettings& tls,
-                          LinkError& error) {
-  amqp_socket_t* socket = amqp_ssl_socket_new(connection);
-  if (socket == nullptr) return nullptr;
-  amqp_ssl_socket_set_verify_peer(socket, 1);
-  amqp_ssl_socket_set_verify_hostname(socket, 1);
-  amqp_ssl_socket_set_ssl_versions(socket, AMQP_TLSv1_2, AMQP_TLSvLATEST);
-  const auto use = [&](bool ok, const std::string& file) {
-    if (!ok) error = {Outcome::misconfigured, fmt::format("the file {} can't be used", file)};
-    return ok;
-  };
-  if (tls.ca_file.empty()) {
-    SSL_CTX_set_default_verify_paths(static_cast<SSL_CTX*>(amqp_ssl_socket_get_context(socket)));
-  } else if (!use(amqp_ssl_socket_set_cacert(socket, tls.ca_file.c_str()) == AMQP_STATUS_OK,
-                  tls.ca_file)) {
-    return nullptr;
+// The library says little more than that there was an error.
+std::string open_reason(int status, const TlsVerdict& verdict) {
+  const char* text = amqp_error_string2(status);
+  switch (status) {
+    case AMQP_STATUS_SOCKET_ERROR:
+      return "can't connect: refused, or not to be reached";
+    case AMQP_STATUS_SSL_ERROR:
+    case AMQP_STATUS_SSL_CONNECTION_FAILED:
+    case AMQP_STATUS_SSL_PEER_VERIFY_FAILED:
+      if (verdict.why.empty()) return fmt::format("TLS: {}: {}", text, take_ssl_error());
+      return "TLS: the broker's certificate is not accepted: " + verdict.why;
+    default:
+      return text;
   }
-  if (!tls.cert_file.empty() &&
-      !use(amqp_ssl_socket_set_key(socket, tls.cert_file.c_str(), tls.key_file.c_str()) ==
-               AMQP_STATUS_OK,
-           tls.cert_file)) {
-    return nullptr;
-  }
-  return socket;
 }
 
 }  // namespace
@@ -151,12 +146,17 @@ struct AmqpLink::Library {
   Library& operator=(const Library&) = delete;
 
   amqp_connection_state_t connection;
+  TlsVerdict verdict;
 };
 
 AmqpLink::AmqpLink(std::unique_ptr<Library> library, const Clock& clock, WriteGuard& guard)
     : library_(std::move(library)), clock_(clock), guard_(guard) {}
 
 AmqpLink::~AmqpLink() = default;
+
+std::optional<std::chrono::sys_seconds> AmqpLink::certificates_expire() const {
+  return library_->verdict.expires;
+}
 
 bool AmqpLink::has_more() const {
   return amqp_frames_enqueued(library_->connection) != 0 ||
@@ -172,14 +172,20 @@ std::unique_ptr<AmqpLink> AmqpLink::open(const AmqpEndpoint& endpoint, const Tls
   amqp_connection_state_t connection = library->connection;
   error = {Outcome::transport, "out of memory"};
   if (connection == nullptr) return nullptr;
+  TlsVerdict& verdict = library->verdict;
   amqp_socket_t* socket =
-      endpoint.tls ? tls_socket(connection, tls, error) : amqp_tcp_socket_new(connection);
-  if (socket == nullptr) return nullptr;
+      endpoint.tls ? new_tls_socket(connection, tls, endpoint.host, verdict, error.reason)
+                   : amqp_tcp_socket_new(connection);
+  if (socket == nullptr) {
+    if (endpoint.tls) error.outcome = Outcome::misconfigured;  // a file that can't be used
+    return nullptr;
+  }
+  ERR_clear_error();
   timeval patience = until(deadline, clock);
   const int status =
       amqp_socket_open_noblock(socket, endpoint.host.c_str(), endpoint.port, &patience);
   if (status != AMQP_STATUS_OK) {
-    error = in_time(library_error(status), deadline, clock);
+    error = in_time({Outcome::transport, open_reason(status, verdict)}, deadline, clock);
     return nullptr;
   }
   std::unique_ptr<AmqpLink> link(new AmqpLink(std::move(library), clock, guard));

@@ -1,6 +1,7 @@
 // One AMQP 0-9-1 connection to a broker, over librabbitmq.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -54,6 +55,9 @@ class AmqpLink {
   ~AmqpLink();
   AmqpLink(const AmqpLink&) = delete;
   AmqpLink& operator=(const AmqpLink&) = delete;
+
+  // The first certificate of the broker's chain; nothing without TLS.
+  std::optional<std::chrono::sys_seconds> certificates_expire() const;
 
   // Becomes readable when next() may have something.
   int socket() const;

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "publishers/rabbitmq/amqp_tls.h"
 #include "publishers/wire/secret_file.h"
 #include "publishers/wire/text.h"
 
@@ -27,8 +28,7 @@ void add_unusable(const PublisherSettings& settings, Defects& defects) {
   for (const auto& [name, set] : {std::pair("bearerTokenFile", !settings.bearer_token_file.empty()),
                                   std::pair("signingKeyFile", !settings.signing_key_file.empty()),
                                   std::pair("headers", !settings.headers.empty()),
-                                  std::pair("headerFiles", !settings.header_files.empty()),
-                                  std::pair("tls.serverName", !settings.tls.server_name.empty())}) {
+                                  std::pair("headerFiles", !settings.header_files.empty())}) {
     if (set) defects.push_back({name, "is nothing that amqp knows: remove it"});
   }
 }
@@ -76,10 +76,14 @@ void add_secret(const PublisherSettings& settings, const AmqpEndpoint& endpoint,
 
 void add_tls(const PublisherSettings& settings, bool is_tls, Defects& defects) {
   const TlsSettings& tls = settings.tls;
-  if (tls.cert_file.empty() != tls.key_file.empty()) {
-    defects.push_back({"tls.certFile", "belongs together with tls.keyFile: one is missing"});
+  if (is_tls) {
+    for (SettingDefect& defect : amqp_tls_files_defects(tls)) defects.push_back(std::move(defect));
+    return;
   }
-  if (is_tls || (tls.ca_file.empty() && tls.cert_file.empty())) return;
+  if (tls.ca_file.empty() && tls.cert_file.empty() && tls.key_file.empty() &&
+      tls.server_name.empty()) {
+    return;
+  }
   defects.push_back({"url",
                      "has tls settings beside it, which need amqps://: with amqp:// nothing "
                      "is encrypted"});

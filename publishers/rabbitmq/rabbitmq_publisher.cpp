@@ -190,8 +190,13 @@ bool RabbitmqPublisher::connect(Time deadline, LinkError& error) {
   blocked_.clear();
   alone_ = false;
   link_ = AmqpLink::open(endpoint, settings_.tls, deadline, clock_, guard_, error);
-  if (!link_) ++incident_;
-  return link_ != nullptr;
+  if (!link_) {
+    ++incident_;
+    return false;
+  }
+  const auto expires = link_->certificates_expire();
+  if (expires && settings_.on_certificate) settings_.on_certificate(*expires);
+  return true;
 }
 
 void RabbitmqPublisher::wait() {

@@ -271,6 +271,32 @@ TEST_CASE("a broker whose certificate is in order is spoken to over TLS") {
   CHECK((received == bodies));
 }
 
+TEST_CASE("a certificate may be for an address or for another name, and its end is told") {
+  RabbitmqUnderTest broker;
+  PublisherSettings settings = tls_settings(broker);
+  std::optional<std::chrono::sys_seconds> expires;
+  settings.on_certificate = [&](std::chrono::sys_seconds time) { expires = time; };
+  settings.url.replace(settings.url.find("localhost"), 9, "127.0.0.1");
+  CHECK(Sender(settings).publish(make_message("one")).outcome == Outcome::confirmed);
+  const auto left = expires.value() - std::chrono::system_clock::now();
+  CHECK(left > 24h);
+  CHECK(left < 49h);
+  settings.tls.server_name = "localhost";
+  CHECK(Sender(settings).publish(make_message("two")).outcome == Outcome::confirmed);
+}
+
+TEST_CASE("certificate files that can't be used are found before anything starts") {
+  RabbitmqUnderTest broker;
+  const TemporaryFile nonsense("nonsense");
+  PublisherSettings settings = tls_settings(broker);
+  CHECK(describe(check_rabbitmq_settings(settings)) == "");
+  settings.tls.ca_file = nonsense.path();
+  CHECK(describe(check_rabbitmq_settings(settings)).find("tls.caFile") != std::string::npos);
+  settings = tls_settings(broker);
+  settings.tls.key_file = server().words().at(2) + "/server.key";
+  CHECK(describe(check_rabbitmq_settings(settings)).find("tls.keyFile") != std::string::npos);
+}
+
 TEST_CASE("nothing is sent to a broker whose certificate is not in order") {
   RabbitmqUnderTest broker;
   const auto check_refused = [&](const PublisherSettings& settings, const std::string& why) {
@@ -283,15 +309,16 @@ TEST_CASE("nothing is sent to a broker whose certificate is not in order") {
   };
   PublisherSettings settings = tls_settings(broker);
   settings.tls.ca_file.clear();  // the system's authorities don't know it
-  check_refused(settings, "SSL peer cert verification failed");
+  check_refused(settings, "certificate is not accepted: self-signed certificate");
   settings = tls_settings(broker);
-  // The certificate is for localhost.
-  settings.url.replace(settings.url.find("localhost"), 9, "127.0.0.1");
-  check_refused(settings, "hostname");
+  settings.tls.server_name = "elsewhere.example";
+  check_refused(settings, "certificate is not accepted: hostname mismatch");
+  settings.tls.server_name = "127.0.0.2";
+  check_refused(settings, "certificate is not accepted: IP address mismatch");
   settings = tls_settings(broker);
   settings.tls.cert_file.clear();
   settings.tls.key_file.clear();
-  check_refused(settings, "");
+  check_refused(settings, "alert certificate required");
   CHECK(broker.consumer.drain(broker.name()).empty());
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A RabbitMQ server of its own, from the distribution's package, on free ports and in memory.
 
-It also listens for TLS, with a certificate for localhost, to clients that have one of the same
+It also listens for TLS, with a certificate for localhost and 127.0.0.1, to clients that have one of the same
 authority.
 
 As a script: prints the server's URL, its URL for TLS and the folder with ca.pem, client.pem and
@@ -41,7 +41,7 @@ def make_certificates(folder):
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=ca", "-keyout", f"{folder}/ca.key",
             "-out", f"{folder}/ca.pem")
-    for name, alternative in (("server", "DNS:localhost"), ("client", "DNS:relay")):
+    for name, alternative in (("server", "DNS:localhost,IP:127.0.0.1"), ("client", "DNS:relay")):
         with open(f"{folder}/{name}.ext", "w", encoding="utf-8") as file:
             file.write(f"subjectAltName={alternative}\n")
         openssl("req", *key, "-subj", f"/CN={name}", "-keyout", f"{folder}/{name}.key", "-out",

@@ -352,6 +352,7 @@ void add_rabbitmq_publisher(Backends& backends) {
     return std::unique_ptr<Publisher>(std::make_unique<RabbitmqPublisher>(settings, clock, sink));
   };
   backend.test = test_rabbitmq_broker;
+  backend.explain = explain_rabbitmq_receipt;
   backends.publishers["amqp"] = backend;
   backends.publishers["amqps"] = std::move(backend);
 }

@@ -123,7 +123,7 @@ std::string open_reason(int status, const TlsVerdict& verdict) {
   const char* text = amqp_error_string2(status);
   switch (status) {
     case AMQP_STATUS_SOCKET_ERROR:
-      return "can't connect: refused, or not to be reached";
+      return fmt::format("{}: refused, or not to be reached", text);
     case AMQP_STATUS_SSL_ERROR:
     case AMQP_STATUS_SSL_CONNECTION_FAILED:
     case AMQP_STATUS_SSL_PEER_VERIFY_FAILED:

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -66,6 +67,7 @@ struct StoreBackend {
   // Opens lazily: a database that is missing is waited for, turn by turn. Rings the bell when the
   // outbox may have changed. The clock and the bell outlive the store.
   std::function<std::unique_ptr<OutboxStore>(const StoreSettings&, const Clock&, Bell&)> open_store;
+  // The Backends outlive the desk.
   std::function<std::unique_ptr<OutboxDesk>(const StoreSettings&)> open_desk;
   // The statements that create the outbox and the relay's own tables.
   std::function<std::string(const StoreSettings&)> ddl;
@@ -131,6 +133,8 @@ struct PublisherBackend {
 };
 
 struct Backends {
+  // Shared by all desks of the process: a store may allow them one connection between them.
+  std::unique_ptr<std::mutex> turnstile = std::make_unique<std::mutex>();
   std::map<std::string, StoreBackend> stores;          // by URL scheme
   std::map<std::string, PublisherBackend> publishers;  // by URL scheme
 };

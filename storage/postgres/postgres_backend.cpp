@@ -1,5 +1,3 @@
-#include <mutex>
-
 #include "relay/backends.h"
 #include "storage/mapping/settings_check.h"
 #include "storage/postgres/adoption.h"
@@ -54,13 +52,6 @@ Answer<std::vector<TableProposal>> detect(const StoreSettings& settings, const s
   });
 }
 
-// That a process has two connections at most, the relay's and one more, is a promise of the
-// process: its sampler and its clean-up take turns.
-std::mutex& process_turnstile() {
-  static std::mutex turnstile;
-  return turnstile;
-}
-
 }  // namespace
 
 void add_postgres_store(Backends& backends) {
@@ -70,9 +61,12 @@ void add_postgres_store(Backends& backends) {
     return std::unique_ptr<OutboxStore>(
         std::make_unique<postgres::PostgresStore>(settings, clock, bell));
   };
-  backend.open_desk = [](const StoreSettings& settings) {
-    return std::unique_ptr<OutboxDesk>(std::make_unique<postgres::PostgresDesk>(
-        settings, postgres::kServerNow, &process_turnstile()));
+  // A process has two connections at most, the relay's and one more: its sampler and its clean-up
+  // take turns.
+  std::mutex* turnstile = backends.turnstile.get();
+  backend.open_desk = [turnstile](const StoreSettings& settings) {
+    return std::unique_ptr<OutboxDesk>(
+        std::make_unique<postgres::PostgresDesk>(settings, postgres::kServerNow, turnstile));
   };
   backend.ddl = postgres::complete_ddl;
   backend.apply_ddl = apply_ddl;

@@ -311,6 +311,9 @@ def test_an_outcome_that_got_lost_is_found_out(pair):
     assert sum(relay.metric("store_faults_total", operation="turn") for relay in running) > 0
     for relay in running:
         circuit_stayed_closed(relay)
+        # No lease was forgotten, and nothing was settled twice.
+        assert relay.metric("lease_expired_total") == 0
+        assert relay.metric("settlements_fenced_total") == 0
 
 
 def works_again(pair, prefix, seconds):

@@ -4,6 +4,7 @@ promised of this pair, while everything on the database's side breaks."""
 import contextlib
 import json
 import os
+import pathlib
 import subprocess
 import threading
 import time
@@ -411,6 +412,13 @@ class FalseClock:
         self.set(offset)
         relay.environment = {"LD_PRELOAD": FAKETIME, "FAKETIME_DONT_FAKE_MONOTONIC": "1",
                              "FAKETIME_TIMESTAMP_FILE": self.path, "FAKETIME_NO_CACHE": "1"}
+        pair.world.finally_do(lambda: self._remove_traces(relay))
+
+    @staticmethod
+    def _remove_traces(relay):
+        """A process that is killed leaves what faketime shares with its children."""
+        for name in ("faketime_shm_", "sem.faketime_sem_"):
+            pathlib.Path(f"/dev/shm/{name}{relay.pid}").unlink(missing_ok=True)
 
     def set(self, offset):
         with open(self.path + ".new", "w", encoding="ascii") as file:

@@ -24,7 +24,9 @@ START_LIMIT = 60  # seconds
 PROGRAMS = (sorted(glob.glob("/usr/lib/postgresql/*/bin")) or ["/usr/lib/postgresql/15/bin"])[-1]
 SERVER = PROGRAMS + "/postgres"
 SETTINGS = {"listen_addresses": "127.0.0.1", "shared_buffers": "32MB", "max_connections": "100",
-            "autovacuum": "off", "log_min_messages": "warning"}
+            "autovacuum": "off", "log_min_messages": "warning",
+            # A server that is killed leaves nothing outside its folder.
+            "dynamic_shared_memory_type": "mmap"}
 
 
 def free_port():

@@ -23,7 +23,7 @@ from folders import server_folder
 
 SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 CTL = "/usr/lib/rabbitmq/bin/rabbitmqctl"
-START_LIMIT = 90  # seconds
+START_LIMIT = 180  # seconds
 
 
 def free_port():

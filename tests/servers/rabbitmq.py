@@ -24,6 +24,7 @@ from folders import server_folder
 SERVER = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 CTL = "/usr/lib/rabbitmq/bin/rabbitmqctl"
 START_LIMIT = 180  # seconds
+CTL_LIMIT = 240
 
 
 def free_port():
@@ -112,7 +113,7 @@ class RabbitMq:
 
     def ctl(self, *words):
         return subprocess.run([CTL, *words], env=self.environment, text=True, capture_output=True,
-                              timeout=60, check=False)
+                              timeout=CTL_LIMIT, check=False)
 
     def kill(self):
         """As a crash would."""

@@ -52,7 +52,15 @@ FailureKind kind_of(Outcome outcome) {
   return FailureKind::none;
 }
 
-std::string cut(const std::string& reason) { return reason.substr(0, kReasonMax); }
+// Not within a character: bytes 10xxxxxx continue one.
+std::string cut(const std::string& reason) {
+  std::size_t length = std::min(reason.size(), kReasonMax);
+  while (length < reason.size() && length > 0 &&
+         (static_cast<unsigned char>(reason[length]) & 0xc0) == 0x80) {
+    --length;
+  }
+  return reason.substr(0, length);
+}
 
 }  // namespace
 

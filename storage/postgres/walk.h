@@ -30,9 +30,9 @@ struct DuePlace {
 
 // A walk remembers where it was, so that neither what can't be leased now nor the dead entries that
 // a long transaction keeps in the index are read again each turn. It starts over from the beginning
-// once a second, since rows may be committed late with lower numbers; less often if that would cost
-// more than about a twentieth of a core. Having reached the end and passed over few rows, it looks
-// at those again at once.
+// once a second, since rows may be committed late with lower numbers; each five seconds at least,
+// and in between less often if that would cost more than about a twentieth of a core. Having
+// reached the end and passed over few rows, it looks at those again at once.
 template <class Position>
 class Walk {
  public:
@@ -76,6 +76,7 @@ class Walk {
 
  private:
   static constexpr Duration kInterval = std::chrono::seconds{1};
+  static constexpr Duration kIntervalMax = std::chrono::seconds{5};
   static constexpr int kShare = 20;
   static constexpr std::size_t kFew = 256;
 
@@ -83,7 +84,7 @@ class Walk {
   // Rows that are due at one time are found together.
   static bool same(const DuePlace& one, const DuePlace& other) { return one <= other; }
 
-  Duration interval() const { return std::max(kInterval, kShare * spent_); }
+  Duration interval() const { return std::clamp(kShare * spent_, kInterval, kIntervalMax); }
   void leave_end() {
     if (!position_) spent_ = Duration{0};
     after_ = after_ && position_ && passed_ == 0;

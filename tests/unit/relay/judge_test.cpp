@@ -164,5 +164,13 @@ TEST_CASE("rows that can't be sent are named for what is wrong with them") {
   CHECK(judge.unsendable(message)->dead_reason == DeadReason::invalid_row);
 }
 
+TEST_CASE("a reason that is too long ends with a whole character") {
+  Court court;
+  const Judge judge(court.options, court.destinations, court.breaker, court.random);
+  Message message;
+  message.defect = std::string(1023, 'x') + "\xc3\xa9";
+  CHECK(judge.unsendable(message)->reason == std::string(1023, 'x'));
+}
+
 }  // namespace
 }  // namespace outbox

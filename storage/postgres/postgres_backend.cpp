@@ -13,12 +13,18 @@ namespace outbox {
 namespace {
 
 std::vector<SettingDefect> check(const StoreSettings& settings) {
-  return check_settings(settings, postgres::dialect(), [&](const std::string& url) {
+  auto defects = check_settings(settings, postgres::dialect(), [&](const std::string& url) {
     StoreSettings part;
     part.url = url;
     part.password_file = settings.password_file;
     postgres::location_of(part);
   });
+  try {
+    postgres::table_name(settings.table);
+  } catch (const SettingsError& error) {
+    defects.push_back({"table", error.what()});
+  }
+  return defects;
 }
 
 std::string apply_ddl(const StoreSettings& settings) {

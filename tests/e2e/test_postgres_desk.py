@@ -208,6 +208,13 @@ def test_an_unreachable_server_is_told(world):
     assert done.returncode == 3 and "Connection refused" in done.stdout, done
 
 
+@pytest.mark.parametrize("words", [("status",), ("init", "--grants", "relay"), ("run",)])
+def test_a_table_s_name_without_its_last_quote_is_a_wrong_configuration(words):
+    done = run_command(*words, "--store", "postgres://u@127.0.0.1:1/db", "--broker", "null:",
+                       "--table", 'outbox"')
+    assert done.returncode == 78 and "neither table nor schema.table" in done.stderr, done
+
+
 def grants_of(outbox, role="relay"):
     done = outbox.command("init", "--grants", role)
     assert done.returncode == 0, done

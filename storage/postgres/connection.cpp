@@ -169,6 +169,11 @@ std::string Connection::examine() {
   }
   const Result result =
       run("SELECT pg_catalog.pg_backend_pid()::int8, pg_catalog.pg_is_in_recovery()", {});
+  if (!result || libpq().PQntuples(result.get()) != 1 ||
+      libpq().PQgetlength(result.get(), 0, 0) != 8 ||
+      libpq().PQgetlength(result.get(), 0, 1) != 1) {
+    return fmt::format("{} does not answer as PostgreSQL does", label());
+  }
   const char* process = libpq().PQgetvalue(result.get(), 0, 0);
   std::uint64_t number = 0;
   for (int i = 0; i < 8; ++i) number = number << 8 | static_cast<unsigned char>(process[i]);
@@ -231,6 +236,10 @@ Result Connection::finish() {
     Result next(libpq().PQgetResult(connection_.get()));
     if (!next) break;
     const auto status = libpq().PQresultStatus(next.get());
+    // libpq would go on with this for ever.
+    if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
+      lose("the server began to copy, which nobody asked for");
+    }
     if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE) {
       if (!failed) failed = std::move(next);
       if (libpq().PQstatus(connection_.get()) == CONNECTION_BAD) break;

@@ -1,11 +1,15 @@
 """Operators' commands on an outbox in PostgreSQL: the desk, doctor, grants, foreign tables."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import socket
+import struct
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -206,6 +210,48 @@ def test_a_read_replica_is_refused(server):
 def test_an_unreachable_server_is_told(world):
     done = run_command("doctor", "--store", "postgres://postgres@127.0.0.1:1/shop")
     assert done.returncode == 3 and "Connection refused" in done.stdout, done
+
+
+def message(kind, body=b""):
+    return kind + struct.pack("!I", len(body) + 4) + body
+
+
+@contextlib.contextmanager
+def impostor(answer):
+    """Lets everybody in as PostgreSQL does, and answers whatever it is asked with the same."""
+    greeting = (message(b"R", struct.pack("!I", 0)) + message(b"S", b"server_version\x0015.3\0") +
+                message(b"S", b"server_encoding\0UTF8\0") + message(b"Z", b"I"))
+
+    def serve(connection):
+        with connection, contextlib.suppress(OSError):
+            connection.recv(4096)  # the wish for TLS
+            connection.sendall(b"N")
+            connection.recv(4096)
+            connection.sendall(greeting)
+            while connection.recv(65536):
+                connection.sendall(message(b"1") + message(b"2") + answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def accept():
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=serve, args=(listener.accept()[0],),
+                                     daemon=True).start()
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"postgres://u@127.0.0.1:{listener.getsockname()[1]}/db"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("answer, words", [
+    (message(b"n") + message(b"C", b"SELECT 0\0") + message(b"Z", b"I"), "as PostgreSQL does"),
+    (message(b"T", struct.pack("!H", 0)) + message(b"D", struct.pack("!H", 0)) +
+     message(b"C", b"SELECT 1\0") + message(b"Z", b"I"), "as PostgreSQL does"),
+    (message(b"H", struct.pack("!bH", 0, 0)), "began to copy"),
+])
+def test_a_server_that_is_no_postgresql_is_told(answer, words):
+    with impostor(answer) as url:
+        done = run_command("status", "--store", url)
+        assert done.returncode == 3 and words in done.stdout, done
 
 
 @pytest.mark.parametrize("words", [("status",), ("init", "--grants", "relay"), ("run",)])

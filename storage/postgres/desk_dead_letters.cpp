@@ -239,7 +239,9 @@ void export_dead_letters(Desk& desk, const DeadLetterFilter& filter,
     if (found.empty()) return;
     for (const FoundDead& each : found) {
       desk.connection.begin_work();
+      Transaction look(desk.connection, Transaction::Kind::read);
       Rows rows = read.rows(each.key);
+      look.commit();
       if (!rows.next()) continue;
       ExportedLetter letter;
       letter.letter = each.letter;

@@ -261,6 +261,16 @@ def test_a_table_s_name_without_its_last_quote_is_a_wrong_configuration(words):
     assert done.returncode == 78 and "neither table nor schema.table" in done.stderr, done
 
 
+def test_dead_letters_with_bytes_that_are_no_text_are_exported(world, server):
+    outbox = postgres.PostgresOutbox(server, encoding="SQL_ASCII")
+    outbox.sql("INSERT INTO outbox_messages (id, event_type, payload, destination) VALUES "
+               "('bad', 'x', 'p', E'\\xe4'), ('worse', E'\\xe4', 'p', NULL)")
+    world.relay(outbox, world.receiver())
+    until(lambda: outbox.states() == {"DeadLettered": 2}, 20, lambda: f"{outbox.states()}")
+    done = outbox.command("dead-letters", "export")
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 2, done
+
+
 def grants_of(outbox, role="relay"):
     done = outbox.command("init", "--grants", role)
     assert done.returncode == 0, done

@@ -21,10 +21,10 @@ _numbers = itertools.count(1)
 class PostgresOutbox:
     """A database of its own on the server, with the relay's tables unless told otherwise."""
 
-    def __init__(self, server, create=True):
+    def __init__(self, server, create=True, encoding="UTF8"):
         self.server = server
         self.database = f"shop{next(_numbers)}"
-        self.url = server.create(self.database)
+        self.url = server.create(self.database, encoding)
         if create:
             done = run_command("init", "--apply", "--store", self.url)
             assert done.returncode == 0, done

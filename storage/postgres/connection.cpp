@@ -54,7 +54,7 @@ std::string begin_sql(const ConnectionSettings& settings, bool ascii) {
       "SET LOCAL lock_timeout = {1}; SET LOCAL jit = off",
       limit, lock_limit);
   if (settings.by_index) {
-    for (const char* plan : {"seqscan", "bitmapscan", "hashjoin", "mergejoin"}) {
+    for (const char* plan : {"seqscan", "bitmapscan", "hashjoin", "mergejoin", "material"}) {
       sql += fmt::format("; SET LOCAL enable_{} = off", plan);
     }
   }

@@ -88,6 +88,7 @@ struct TableColumn {
   std::string type;       // as declared
   bool rowid = false;     // SQLite: another name of the rowid
   bool computed = false;  // GENERATED ALWAYS: nobody can write it
+  bool nullable = false;  // PostgreSQL: NULL may stand there
 };
 
 // One column of a preset, by the names that it may have.

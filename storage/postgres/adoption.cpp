@@ -37,11 +37,11 @@ class OpenRows {
     Transaction look(connection_, Transaction::Kind::read);
     Rows rows =
         ask(connection_,
-            fmt::format("SELECT {}, {}, {}, {}, {}, r.state IS NOT NULL FROM {} {} WHERE {}{} "
+            fmt::format("SELECT {}, {}, {}, {}, {}, r.state IS NOT NULL FROM {} {} WHERE {}{}{} "
                         "AND (r.state IS NULL OR r.state = '{}') ORDER BY {} LIMIT $2",
                         sql_.place(), sql_.tie(), sql_.key_text(), sql_.time(c.occurred_on),
                         sql_.text(c.occurred_on), sql_.from(), sql_.side_row(), sql_.is_open(),
-                        behind, state::kSkipped, sql_.order()),
+                        behind, sql_.with_key(), state::kSkipped, sql_.order()),
             sql_.outbox(), kChunk, last_.place, last_.tie, last_.key);
     while (rows.next()) {
       OpenRow row{.key = rows.text(2), .time = {}, .skipped = rows.boolean(5)};

@@ -38,8 +38,10 @@ std::string candidate_columns(const Sql& sql, const std::string& due) {
 // The scan is bounded before anything is joined to it.
 std::string outbox_sql(const Sql& sql, const std::string& where, const std::string& order) {
   return fmt::format(
-      "SELECT {} FROM (SELECT * FROM {} WHERE {} ORDER BY {} LIMIT $3) AS o {} ORDER BY {}",
-      candidate_columns(sql, sql.due()), sql.from(), where, order, sql.beside(), order);
+      "SELECT {} FROM (SELECT * FROM {} WHERE {}{} ORDER BY {} LIMIT $3) AS o {} "
+      "ORDER BY {}",
+      candidate_columns(sql, sql.due()), sql.from(), where, sql.with_key(), order, sql.beside(),
+      order);
 }
 
 std::string side_sql(const Sql& sql, const std::string& where, const std::string& order) {

@@ -115,9 +115,9 @@ void pretend_relay_rows(Connection& connection) {
 // The first rows as the relay would send them.
 std::vector<Message> examples(Connection& connection, const Sql& sql) {
   std::vector<Message> result;
-  Rows rows =
-      ask(connection, fmt::format("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT {}", sql.key_text(),
-                                  sql.from(), sql.is_open(), sql.order(), kExamples));
+  Rows rows = ask(connection,
+                  fmt::format("SELECT {} FROM {} WHERE {}{} ORDER BY {} LIMIT {}", sql.key_text(),
+                              sql.from(), sql.is_open(), sql.with_key(), sql.order(), kExamples));
   std::vector<Picked> picked;
   while (rows.next()) {
     Picked row;

@@ -96,9 +96,9 @@ void check_states(Connection& connection, const Sql& sql, Findings& findings) {
 void check_next_rows(Connection& connection, const Sql& sql, Findings& findings) {
   SideRows side_rows(connection, sql);
   RowReader reader(connection, sql, side_rows);
-  Rows rows =
-      ask(connection, fmt::format("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT {}", sql.key_text(),
-                                  sql.from(), sql.is_pending(), sql.order(), kRowsRead));
+  Rows rows = ask(connection, fmt::format("SELECT {} FROM {} WHERE {}{} ORDER BY {} LIMIT {}",
+                                          sql.key_text(), sql.from(), sql.is_pending(),
+                                          sql.with_key(), sql.order(), kRowsRead));
   std::vector<Picked> next;
   while (rows.next()) {
     Picked picked;

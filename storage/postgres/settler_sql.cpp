@@ -27,12 +27,14 @@ class Assignments {
     set(column, fmt::format("coalesce(x.counted, {}, 0) + x.charge", sql_.column(column)));
   }
 
-  std::string update(const std::string& source) const {
+  // The keys of the rows that `state` is true of afterwards: a trigger may have put it back.
+  std::string update(const std::string& source, const std::string& state) const {
     if (text_.empty()) return {};
     return fmt::format(
-        "UPDATE {} SET {} FROM {} WHERE {} = {} AND {} AND {} = x.fingerprint RETURNING {}",
+        "UPDATE {} SET {} FROM {} WHERE {} = {} AND {} AND {} = x.fingerprint "
+        "RETURNING CASE WHEN {} THEN {} END",
         sql_.from(), text_, source, sql_.row_key(), sql_.as_key("x.key"), sql_.is_open(),
-        sql_.fingerprint(), sql_.key_text());
+        sql_.fingerprint(), state, sql_.key_text());
   }
 
  private:
@@ -49,7 +51,7 @@ std::string processed_sql(const Sql& sql) {
   row.set_time(c.processed_on, "$3::timestamptz");
   row.set(c.last_error, "NULL");
   row.set(c.next_attempt, "NULL");
-  return row.update("unnest($1, $2) AS x(key, fingerprint)");
+  return row.update("unnest($1, $2) AS x(key, fingerprint)", sql.is_processed());
 }
 
 std::string failed_sql(const Sql& sql) {
@@ -60,7 +62,8 @@ std::string failed_sql(const Sql& sql) {
   row.set(c.last_error, "x.error");
   if (sql.table().holds_failed()) row.set_time(c.next_attempt, "x.due");
   return row.update(
-      "unnest($1, $2, $3, $4, $5, $6) AS x(key, fingerprint, counted, charge, error, due)");
+      "unnest($1, $2, $3, $4, $5, $6) AS x(key, fingerprint, counted, charge, error, due)",
+      sql.is_failed());
 }
 
 // A table without dead letters calls them failed.
@@ -74,7 +77,8 @@ std::string dead_sql(const Sql& sql) {
   row.set(c.dead_letter_reason, "x.reason");
   if (sql.table().holds_failed()) row.set(c.next_attempt, "NULL");
   return row.update(
-      "unnest($1, $2, $3, $4, $5, $6) AS x(key, fingerprint, counted, charge, error, reason)");
+      "unnest($1, $2, $3, $4, $5, $6) AS x(key, fingerprint, counted, charge, error, reason)",
+      sql.is_dead());
 }
 
 // As an UPDATE locks it: rows that refer to it by a foreign key may be written meanwhile.

@@ -24,6 +24,12 @@ bool is_time(const std::string& type) { return type.starts_with("timestamp") || 
 
 bool has_zone(const std::string& type) { return type == "timestamp with time zone"; }
 
+// As the relay's tables have it, whatever bytea_output says.
+std::string text_of(const std::string& column, const std::string& type) {
+  if (is_bytes(type)) return fmt::format("(E'\\\\x' || encode({}, 'hex'))", column);
+  return column + "::text";
+}
+
 // Seconds since 1970 of a number in that unit.
 std::string seconds_of(const std::string& number, TimeFormat format) {
   switch (format) {
@@ -87,7 +93,14 @@ std::string Sql::payload() const { return text(mapping().columns.payload); }
 // Of a bytea or a text it is known without reading the value.
 std::string Sql::payload_size() const { return fmt::format("octet_length({})", payload()); }
 
-std::string Sql::key_text() const { return fmt::format("({}::text COLLATE \"C\")", row_key()); }
+std::string Sql::key_text() const {
+  return fmt::format("({} COLLATE \"C\")", text_of(row_key(), table_.type_of(mapping().row_key())));
+}
+
+std::string Sql::with_key() const {
+  const TableColumn* key = find_column(table_.columns, mapping().row_key());
+  return key != nullptr && key->nullable ? fmt::format(" AND {} IS NOT NULL", row_key()) : "";
+}
 
 std::string Sql::as_key(const std::string& text) const {
   return fmt::format("({}::text::{})", text, table_.type_of(mapping().row_key()));
@@ -105,12 +118,12 @@ std::string Sql::place() const {
   if (orders_by_number()) return column(mapping().order) + "::int8";
   if (!orders_by_time()) return "0::int8";
   return fmt::format(
-      "coalesce(CASE WHEN isfinite({0}) THEN (extract(epoch FROM {0}) * 1000000)::int8 END, "
-      "9223372036854775807)",
+      "coalesce(CASE WHEN isfinite({0}) THEN (extract(epoch FROM {0}) * 1000000)::int8 "
+      "WHEN {0} < timestamptz 'epoch' THEN -9223372036854775807 END, 9223372036854775807)",
       time(mapping().order));
 }
 
-std::string Sql::tie() const { return orders_by_number() ? "''" : row_key() + "::text"; }
+std::string Sql::tie() const { return orders_by_number() ? "''" : key_text(); }
 
 std::string Sql::order() const {
   if (orders_by_number() || !orders_by_time()) return column(mapping().order);
@@ -126,9 +139,10 @@ std::string Sql::compared(const char* sign, const std::string& number,
                           const std::string& tie) const {
   if (orders_by_number()) return fmt::format("{} {} {}", column(mapping().order), sign, number);
   if (!orders_by_time()) return fmt::format("{} {} {}", row_key(), sign, as_key(tie));
-  // The end of time is where rows without one stand.
+  // The end of time is where rows without one stand, its beginning where those of -infinity do.
   const std::string moment = fmt::format(
-      "(CASE WHEN {0} = 9223372036854775807 THEN timestamptz 'infinity' "
+      "(CASE {0} WHEN 9223372036854775807 THEN timestamptz 'infinity' "
+      "WHEN -9223372036854775807 THEN timestamptz '-infinity' "
       "ELSE timestamptz 'epoch' + {0} * interval '1 microsecond' END)",
       number);
   return fmt::format("({}, {}) {} ({}, {})", column(mapping().order), row_key(), sign,
@@ -137,8 +151,9 @@ std::string Sql::compared(const char* sign, const std::string& number,
 
 // 31 bits, so that it is never negative; never kAnyFingerprint.
 std::string Sql::fingerprint() const {
-  return fmt::format("greatest(('x' || left(md5({}::text), 8))::bit(32)::int8 & 2147483647, 1)",
-                     column(mapping().columns.id));
+  const std::string& id = mapping().columns.id;
+  return fmt::format("greatest(('x' || left(md5({}), 8))::bit(32)::int8 & 2147483647, 1)",
+                     text_of(column(id), table_.type_of(id)));
 }
 
 std::string Sql::state_literal(const std::string& state) const {

@@ -36,6 +36,8 @@ class Sql {
   // The key, and the key as the relay's tables have it.
   std::string row_key() const { return column(mapping().row_key()); }
   std::string key_text() const;
+  // " AND ...", where there may be rows without a key: those are left alone.
+  std::string with_key() const;
   // A text, or an array of texts, as values of the key's type.
   std::string as_key(const std::string& text) const;
   std::string as_keys(const std::string& texts) const;

@@ -69,14 +69,15 @@ bool Table::holds_failed() const {
 }
 
 Found find_table(Connection& connection, const TableName& name) {
-  Rows rows = ask(connection,
-                  "SELECT n.nspname::text, c.relname::text, c.oid::int8, c.relkind::text "
-                  "FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n "
-                  "ON n.oid = c.relnamespace WHERE lower(c.relname) = lower($1) "
-                  "AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND CASE WHEN $2 = '' "
-                  "THEN pg_catalog.pg_table_is_visible(c.oid) ELSE n.nspname = $2 END "
-                  "ORDER BY c.relname = $1 DESC LIMIT 1",
-                  name.table, name.schema);
+  Rows rows =
+      ask(connection,
+          "SELECT n.nspname::text, c.relname::text, c.oid::int8, c.relkind::text "
+          "FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n "
+          "ON n.oid = c.relnamespace WHERE pg_catalog.lower(c.relname) = pg_catalog.lower($1) "
+          "AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND CASE WHEN $2 = '' "
+          "THEN pg_catalog.pg_table_is_visible(c.oid) ELSE n.nspname = $2 END "
+          "ORDER BY c.relname = $1 DESC LIMIT 1",
+          name.table, name.schema);
   if (rows.next()) return {rows.text(0), rows.text(1), rows.integer(2), rows.text(3)};
   Found none{name.schema, name.table, 0, {}};
   if (none.schema.empty()) {
@@ -86,18 +87,20 @@ Found find_table(Connection& connection, const TableName& name) {
   return none;
 }
 
+// Types without what limits them, so that a text can be cast to one: char(36) is "bpchar", while
+// "character" would be char(1).
 std::vector<TableColumn> columns_of(Connection& connection, std::int64_t oid) {
   Rows rows = ask(connection,
                   "SELECT attname::text, pg_catalog.format_type(CASE WHEN t.typtype = 'd' "
-                  "THEN t.typbasetype ELSE a.atttypid END, NULL), "
-                  "a.attgenerated <> '' OR a.attidentity = 'a' "
+                  "THEN t.typbasetype ELSE a.atttypid END, -1), "
+                  "a.attgenerated <> '' OR a.attidentity = 'a', NOT a.attnotnull "
                   "FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t "
                   "ON t.oid = a.atttypid WHERE a.attrelid = $1::int8::oid AND a.attnum > 0 "
                   "AND NOT a.attisdropped ORDER BY a.attnum",
                   oid);
   std::vector<TableColumn> columns;
   while (rows.next()) {
-    columns.push_back({rows.text(0), rows.text(1), false, rows.boolean(2)});
+    columns.push_back({rows.text(0), rows.text(1), false, rows.boolean(2), rows.boolean(3)});
   }
   return columns;
 }

@@ -2,10 +2,138 @@
 #include <fmt/format.h>
 
 #include "storage/postgres/candidates.h"
+#include "storage/postgres/detection.h"
 #include "tests/conformance/postgres_foreign_table.h"
 
 namespace outbox::conformance {
 namespace {
+
+// Turns until nothing more is leased; all that is leased is delivered.
+Ids deliver_all(Turns& relay, ForeignTable& table) {
+  Ids ids;
+  std::vector<Settlement> verdicts;
+  for (int turns = 0; turns < 20; ++turns) {
+    const Turn turn = relay.take(verdicts);
+    verdicts.clear();
+    for (const Message& message : turn.leased) {
+      ids.push_back(message.id);
+      verdicts.push_back(message.defect ? dead(message, DeadReason::invalid_row)
+                                        : delivered(message));
+    }
+    if (verdicts.empty() && !turn.more) break;
+    table.fixture().advance(2s);
+  }
+  return ids;
+}
+
+TEST_CASE("ids of a fixed length are found again as what they are") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id char(36) PRIMARY KEY, type varchar(20), content text, "
+      "processedon timestamptz, orderingkey char(10))",
+      "dotnet");
+  table.run(
+      "INSERT INTO {0} VALUES ('0b9c1f5e-1f1b-4c52-8a0e-4f6a3c1d9e77', 't', '1', NULL, 'k'), "
+      "('short', 't', '2', NULL, 'k')");
+  table.begin();
+  TurnRequest request;
+  request.number = 1;
+  request.lease = {.limit = 10,
+                   .retry_limit = 10,
+                   .bytes = 1u << 20,
+                   .payload_max = 1u << 20,
+                   .term = std::chrono::seconds{30},
+                   .ordering = Ordering::key};
+  const Turn turn = done(table.store()->turn(request));
+  CHECK(ids_of(turn) == Ids{"0b9c1f5e-1f1b-4c52-8a0e-4f6a3c1d9e77", "short"});
+}
+
+TEST_CASE("rows without an id are left alone, and stand in nobody's way") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id uuid UNIQUE, type text, content jsonb, occurredon timestamptz "
+      "DEFAULT now(), processedon timestamptz)",
+      "dotnet");
+  table.run("INSERT INTO {0} (type, content) VALUES ('t', '1')");
+  table.run("INSERT INTO {0} (id, type, content) VALUES (gen_random_uuid(), 't', '2')");
+  auto& connection = table.fixture().application();
+  connection.begin_work();
+  const auto found = postgres::detect(connection, table.settings(), table.settings().table);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].examples.size() == 1);
+  AdoptionOrder order;
+  order.since = std::chrono::sys_days{std::chrono::year{2100} / 1 / 1};
+  table.begin(order);
+  CHECK(table.number("SELECT count(*) FROM {0} WHERE processedon IS NULL") == 2);
+  table.begin();
+  Turns relay(table);
+  CHECK(deliver_all(relay, table).size() == 1);
+}
+
+TEST_CASE("ids that are bytes are the same ones to a session that writes bytes otherwise") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id bytea PRIMARY KEY, type text, aggregatetype text, aggregateid text, "
+      "payload bytea)",
+      "debezium");
+  table.run("INSERT INTO {0} SELECT decode(md5('1'), 'hex'), 't', 'a', 'k', '1'");
+  table.begin();
+  Turns relay(table);
+  CHECK(deliver_all(relay, table).size() == 1);
+  const auto setting = [&](const char* value) {
+    table.fixture().run(fmt::format("SELECT set_config('bytea_output', '{0}', false)", value));
+    table.fixture().run(
+        fmt::format("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET bytea_output = {}', "
+                    "current_database()); END $$",
+                    value));
+  };
+  setting("escape");
+  Turns another(table);
+  const Ids again = deliver_all(another, table);
+  setting("hex");
+  CHECK(again.empty());
+}
+
+TEST_CASE("a trigger that puts the state back does not make a row go out again and again") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id text PRIMARY KEY, type text, content text, status text NOT NULL "
+      "DEFAULT 'Pending', processedon timestamptz)",
+      "dotnet");
+  const std::string& schema = table.fixture().schema();
+  table.fixture().run(
+      fmt::format("CREATE FUNCTION {}.keep() RETURNS trigger LANGUAGE plpgsql AS "
+                  "$$ BEGIN new.status := old.status; RETURN new; END $$",
+                  schema));
+  table.run(
+      fmt::format("CREATE TRIGGER keep BEFORE UPDATE ON {{0}} FOR EACH ROW "
+                  "WHEN (old.id = 'b') EXECUTE FUNCTION {}.keep()",
+                  schema));
+  table.run("INSERT INTO {0} VALUES ('a', 't', '1'), ('b', 't', '2'), ('c', 't', '3')");
+  table.begin();
+  Turns relay(table);
+  const Turn leased = relay.take();
+  REQUIRE(leased.leased.size() == 3);
+  std::vector<Settlement> verdicts;
+  for (const Message& message : leased.leased) verdicts.push_back(delivered(message));
+  const Turn settled = relay.take(verdicts);
+  CHECK(settled.isolated == 1);
+  CHECK(settled.isolated_error == "row b: a trigger ignores changes");
+  table.fixture().advance(2s);
+  CHECK(deliver_all(relay, table).empty());
+  CHECK(table.number("SELECT count(*) FROM {0} WHERE status = 'Processed'") == 2);
+}
+
+TEST_CASE("many rows from the beginning of time do not hide those behind them") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id text PRIMARY KEY, type text, content text, occurredon timestamptz, "
+      "processedon timestamptz)",
+      "dotnet");
+  table.run(
+      "INSERT INTO {0} SELECT 'old' || n, 't', '1', '-infinity' FROM generate_series(1, 300) AS n");
+  table.run("INSERT INTO {0} VALUES ('new', 't', '1', now())");
+  table.begin();
+  Turns relay(table);
+  const Ids ids = deliver_all(relay, table);
+  CHECK(ids.size() == 301);
+  CHECK(ids.back() == "new");
+}
 
 // Without statistics the planner takes the relay's own tables for small ones.
 TEST_CASE("what stands beside a row is looked up, not searched, before any ANALYZE") {

@@ -123,7 +123,7 @@ Turn PostgresStore::attempt(const TurnRequest& request) {
       const Undo undo(session_->selector);
       Transaction transaction(session_->connection, Transaction::Kind::write);
       run(work);
-      transaction.commit();
+      commit(transaction);
       return committed(work);
     } catch (const StartAnew&) {
       become_new();
@@ -214,6 +214,16 @@ bool PostgresStore::run(Work& work) {
   if (!asks_for_place || may_lease(work)) lease(work, selection);
   sign(work);
   return true;
+}
+
+// A constraint that is only looked at now has refused a row: one by one it can be told which.
+void PostgresStore::commit(Transaction& transaction) {
+  try {
+    transaction.commit();
+  } catch (const ServerError& error) {
+    if (careful_turns_ > 0 || !is_refusal(error)) throw;
+    throw NeedsCare(error.what());
+  }
 }
 
 // Finds out what the database knows of this relay. True if this very turn was applied before.

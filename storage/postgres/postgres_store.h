@@ -56,6 +56,7 @@ class PostgresStore final : public OutboxStore {
   void open();
   void register_self();
   bool run(Work& work);
+  void commit(Transaction& transaction);
   bool begin_writing(Work& work);
   void settle(Work& work);
   void write_again(Work& work);

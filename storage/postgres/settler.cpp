@@ -320,7 +320,10 @@ void Settler::try_update(const Items& items, const char* state, const Holder& ho
   std::string refusal;
   try {
     const std::set<std::string> changed = update(items, state, holder);
-    if (careful_) connection_.command("RELEASE SAVEPOINT outbox_relay_row");
+    // What would be looked at no sooner than at the commit, and refuse all rows.
+    if (careful_) {
+      connection_.command("SET CONSTRAINTS ALL IMMEDIATE; RELEASE SAVEPOINT outbox_relay_row");
+    }
     for (Item* item : items) {
       if (changed.contains(item->key)) item->written = Written::in_place;
     }
@@ -368,7 +371,9 @@ std::set<std::string> Settler::update(const Items& items, const char* state, con
   }
   std::set<std::string> changed;
   const auto take = [&](Rows rows) {
-    while (rows.next()) changed.insert(rows.text(0));
+    while (rows.next()) {
+      if (!rows.null(0)) changed.insert(rows.text(0));
+    }
   };
   if (is(state, state::kProcessed)) {
     if (mark_processed_) take(mark_processed_->rows(keys, fingerprints, holder.now));

@@ -120,6 +120,45 @@ TEST_CASE("a trigger that puts the state back does not make a row go out again a
   CHECK(table.number("SELECT count(*) FROM {0} WHERE status = 'Processed'") == 2);
 }
 
+TEST_CASE("a row that is refused no sooner than at the commit spoils no other") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id text PRIMARY KEY, type text, content text, processedon timestamptz)",
+      "dotnet");
+  const std::string& schema = table.fixture().schema();
+  table.fixture().run(
+      fmt::format("CREATE FUNCTION {}.refuse() RETURNS trigger LANGUAGE plpgsql AS "
+                  "$$ BEGIN RAISE 'not this one'; END $$",
+                  schema));
+  for (const char* when : {"UPDATE", "DELETE"}) {
+    table.run(
+        fmt::format("CREATE CONSTRAINT TRIGGER refuse_{1} AFTER {1} ON {{0}} DEFERRABLE INITIALLY "
+                    "DEFERRED FOR EACH ROW WHEN (old.id = 'b') EXECUTE FUNCTION {0}.refuse()",
+                    schema, when));
+  }
+  table.run("INSERT INTO {0} VALUES ('a', 't', '1'), ('b', 't', '2'), ('c', 't', '3')");
+  table.begin();
+  Turns relay(table);
+  std::vector<Settlement> verdicts;
+  for (const Message& message : relay.take().leased) verdicts.push_back(delivered(message));
+  REQUIRE(verdicts.size() == 3);
+  const Turn settled = relay.take(verdicts);
+  CHECK(settled.isolated == 1);
+  CHECK(settled.isolated_error.find("row b: ") == 0);
+  CHECK(settled.isolated_error.find("not this one") != std::string::npos);
+  CHECK(table.number("SELECT count(*) FROM {0} WHERE processedon IS NOT NULL") == 2);
+  table.fixture().advance(48h);
+  CHECK(deliver_all(relay, table).empty());
+  CleanRequest request;
+  request.processed = 24h;
+  auto desk = table.desk();
+  for (bool done = false; !done;) {
+    const auto step = desk.clean(request);
+    REQUIRE_MESSAGE(step.ok(), step.error);
+    done = step.value.done;
+  }
+  CHECK(table.number("SELECT count(*) FROM {0}") == 1);
+}
+
 TEST_CASE("many rows from the beginning of time do not hide those behind them") {
   ForeignTable table(
       "CREATE TABLE {0} (id text PRIMARY KEY, type text, content text, occurredon timestamptz, "

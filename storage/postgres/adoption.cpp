@@ -32,7 +32,8 @@ class OpenRows {
     std::vector<OpenRow> result;
     if (done_) return result;
     const Columns& c = sql_.mapping().columns;
-    const std::string behind = begun_ ? " AND " + Desk::behind(sql_, "$3", "$4", "$5") : "";
+    const std::string from = begun_ ? sql_.rows_from("$3", "$4") : sql_.from();
+    const std::string behind = begun_ ? fmt::format(" AND {} <> $5", sql_.key_text()) : "";
     connection_.begin_work();
     Transaction look(connection_, Transaction::Kind::read);
     Rows rows =
@@ -40,8 +41,8 @@ class OpenRows {
             fmt::format("SELECT {}, {}, {}, {}, {}, r.state IS NOT NULL FROM {} {} WHERE {}{}{} "
                         "AND (r.state IS NULL OR r.state = '{}') ORDER BY {} LIMIT $2",
                         sql_.place(), sql_.tie(), sql_.key_text(), sql_.time(c.occurred_on),
-                        sql_.text(c.occurred_on), sql_.from(), sql_.side_row(), sql_.is_open(),
-                        behind, sql_.with_key(), state::kSkipped, sql_.order()),
+                        sql_.text(c.occurred_on), from, sql_.side_row(), sql_.is_open(), behind,
+                        sql_.with_key(), state::kSkipped, sql_.order()),
             sql_.outbox(), kChunk, last_.place, last_.tie, last_.key);
     while (rows.next()) {
       OpenRow row{.key = rows.text(2), .time = {}, .skipped = rows.boolean(5)};

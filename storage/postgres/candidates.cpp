@@ -36,12 +36,16 @@ std::string candidate_columns(const Sql& sql, const std::string& due) {
 }
 
 // The scan is bounded before anything is joined to it.
-std::string outbox_sql(const Sql& sql, const std::string& where, const std::string& order) {
+std::string outbox_sql(const Sql& sql, const std::string& from, const std::string& where,
+                       const std::string& order) {
   return fmt::format(
       "SELECT {} FROM (SELECT * FROM {} WHERE {}{} ORDER BY {} LIMIT $3) AS o {} "
       "ORDER BY {}",
-      candidate_columns(sql, sql.due()), sql.from(), where, sql.with_key(), order, sql.beside(),
-      order);
+      candidate_columns(sql, sql.due()), from, where, sql.with_key(), order, sql.beside(), order);
+}
+
+std::string outbox_sql(const Sql& sql, const std::string& where, const std::string& order) {
+  return outbox_sql(sql, sql.from(), where, order);
 }
 
 std::string side_sql(const Sql& sql, const std::string& where, const std::string& order) {
@@ -141,10 +145,8 @@ Candidates::Candidates(Connection& connection, const Sql& sql)
     : sql_(sql),
       outbox_(sql.outbox()),
       pending_first_(connection, fresh_rows_sql(sql)),
-      pending_from_(
-          connection,
-          outbox_sql(sql, fmt::format("{} AND {}", sql.is_pending(), sql.from_place("$4", "$5")),
-                     sql.order())),
+      pending_from_(connection,
+                    outbox_sql(sql, sql.rows_from("$4", "$5"), sql.is_pending(), sql.order())),
       failed_first_(connection, due_sql(sql, true)),
       failed_from_(connection, due_sql(sql, false)),
       dueless_(connection,

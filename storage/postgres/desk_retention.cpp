@@ -53,8 +53,9 @@ std::string unkeyed_sql(const Sql& sql) {
 std::string walk_sql(const Sql& sql, const std::string& now, bool onwards) {
   return fmt::format("SELECT {}, {}, {}, {}, {} <= {} FROM {} {} WHERE {} ORDER BY {} LIMIT $3",
                      sql.place(), sql.tie(), sql.key_text(), sql.whole_state(),
-                     processed_on_sql(sql), before_sql(now), sql.from(), sql.side_row(),
-                     onwards ? Desk::behind(sql, "$4", "$5", "$6") : "true", sql.order());
+                     processed_on_sql(sql), before_sql(now),
+                     onwards ? sql.rows_from("$4", "$5") : sql.from(), sql.side_row(),
+                     onwards ? sql.key_text() + " <> $6" : "true", sql.order());
 }
 
 // The DELETE itself carries the state: whatever was thought of the rows, nothing else goes. What is

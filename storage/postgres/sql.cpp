@@ -13,6 +13,11 @@ namespace {
 // Times from the year 1 to 9999, in microseconds since 1970 as a numeric.
 constexpr const char* kTimeRange = "BETWEEN -62135596800 AND 253402300799";
 
+// Places of rows whose time is no moment. Those without a time are put last by the server.
+constexpr const char* kBeginningOfTime = "-9223372036854775807";
+constexpr const char* kEndOfTime = "9223372036854775806";
+constexpr const char* kNoTime = "9223372036854775807";
+
 bool is_bytes(const std::string& type) { return type == "bytea"; }
 
 bool is_number(const std::string& type) {
@@ -118,9 +123,9 @@ std::string Sql::place() const {
   if (orders_by_number()) return column(mapping().order) + "::int8";
   if (!orders_by_time()) return "0::int8";
   return fmt::format(
-      "coalesce(CASE WHEN isfinite({0}) THEN (extract(epoch FROM {0}) * 1000000)::int8 "
-      "WHEN {0} < timestamptz 'epoch' THEN -9223372036854775807 END, 9223372036854775807)",
-      time(mapping().order));
+      "CASE WHEN isfinite({0}) THEN (extract(epoch FROM {0}) * 1000000)::int8 "
+      "WHEN {0} < timestamptz 'epoch' THEN {1} WHEN {0} IS NOT NULL THEN {2} ELSE {3} END",
+      time(mapping().order), kBeginningOfTime, kEndOfTime, kNoTime);
 }
 
 std::string Sql::tie() const { return orders_by_number() ? "''" : key_text(); }
@@ -135,18 +140,42 @@ std::string Sql::order_descending() const {
   return column(mapping().order) + " DESC, " + row_key() + " DESC";
 }
 
-std::string Sql::compared(const char* sign, const std::string& number,
-                          const std::string& tie) const {
-  if (orders_by_number()) return fmt::format("{} {} {}", column(mapping().order), sign, number);
-  if (!orders_by_time()) return fmt::format("{} {} {}", row_key(), sign, as_key(tie));
-  // The end of time is where rows without one stand, its beginning where those of -infinity do.
+std::string Sql::at_or_after(const std::string& number, const std::string& tie) const {
+  if (orders_by_number()) return fmt::format("{} >= {}", column(mapping().order), number);
+  if (!orders_by_time()) return fmt::format("{} >= {}", row_key(), as_key(tie));
+  // NULL, which nothing is at or after, of a place among rows without a time.
   const std::string moment = fmt::format(
-      "(CASE {0} WHEN 9223372036854775807 THEN timestamptz 'infinity' "
-      "WHEN -9223372036854775807 THEN timestamptz '-infinity' "
-      "ELSE timestamptz 'epoch' + {0} * interval '1 microsecond' END)",
-      number);
-  return fmt::format("({}, {}) {} ({}, {})", column(mapping().order), row_key(), sign,
+      "(CASE {0} WHEN {1} THEN timestamptz '-infinity' WHEN {2} THEN timestamptz 'infinity' "
+      "WHEN {3} THEN NULL ELSE timestamptz 'epoch' + {0} * interval '1 microsecond' END)",
+      number, kBeginningOfTime, kEndOfTime, kNoTime);
+  return fmt::format("({}, {}) >= ({}, {})", column(mapping().order), row_key(),
                      as_column_time(mapping().order, moment), as_key(tie));
+}
+
+// Rows without a time stand behind all others, and nothing is at or after NULL.
+bool Sql::has_timeless() const {
+  const TableColumn* order = find_column(table_.columns, mapping().order);
+  return orders_by_time() && order != nullptr && order->nullable;
+}
+
+std::string Sql::from_place(const std::string& number, const std::string& tie) const {
+  if (!has_timeless()) return at_or_after(number, tie);
+  return fmt::format("({} OR {} IS NULL AND ({} <> {} OR {} >= {}))", at_or_after(number, tie),
+                     column(mapping().order), number, kNoTime, row_key(), as_key(tie));
+}
+
+// In parts, each of which is one range of an index by time and key.
+std::string Sql::rows_from(const std::string& number, const std::string& tie) const {
+  if (!has_timeless()) {
+    return fmt::format("(SELECT * FROM {} WHERE {}) AS o", from(), at_or_after(number, tie));
+  }
+  const std::string time = column(mapping().order);
+  return fmt::format(
+      "(SELECT * FROM (SELECT *, 1 AS outbox_relay_part FROM {0} UNION ALL SELECT *, 2 FROM {0} "
+      "UNION ALL SELECT *, 3 FROM {0}) AS o WHERE (outbox_relay_part = 1 AND {1}) "
+      "OR (outbox_relay_part = 2 AND {2} IS NULL AND {3} <> {4}) "
+      "OR (outbox_relay_part = 3 AND {2} IS NULL AND {3} = {4} AND {5} >= {6})) AS o",
+      from(), at_or_after(number, tie), time, number, kNoTime, row_key(), as_key(tie));
 }
 
 // 31 bits, so that it is never negative; never kAnyFingerprint.

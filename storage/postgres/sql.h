@@ -48,13 +48,10 @@ class Sql {
   std::string tie() const;
   std::string order() const;
   std::string order_descending() const;
-  std::string from_place(const std::string& number, const std::string& tie) const {
-    return compared(">=", number, tie);
-  }
-  // Behind it only.
-  std::string behind(const std::string& number, const std::string& tie) const {
-    return compared(">", number, tie);
-  }
+  std::string from_place(const std::string& number, const std::string& tie) const;
+  // from(), with only such rows: by an index also where rows without a time stand behind the
+  // others.
+  std::string rows_from(const std::string& number, const std::string& tie) const;
 
   // Of the event's id, as a row's handle has it.
   std::string fingerprint() const;
@@ -94,7 +91,8 @@ class Sql {
 
  private:
   std::string is(const std::string& alias, const std::string& state) const;
-  std::string compared(const char* sign, const std::string& number, const std::string& tie) const;
+  std::string at_or_after(const std::string& number, const std::string& tie) const;
+  bool has_timeless() const;
   bool orders_by_number() const;
   bool orders_by_time() const;
 

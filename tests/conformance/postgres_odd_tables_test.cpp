@@ -9,7 +9,7 @@ namespace outbox::conformance {
 namespace {
 
 // Turns until nothing more is leased; all that is leased is delivered.
-Ids deliver_all(Turns& relay, ForeignTable& table) {
+Ids deliver_all(Turns& relay, ForeignTable& table, Duration between = 2s) {
   Ids ids;
   std::vector<Settlement> verdicts;
   for (int turns = 0; turns < 20; ++turns) {
@@ -21,7 +21,7 @@ Ids deliver_all(Turns& relay, ForeignTable& table) {
                                         : delivered(message));
     }
     if (verdicts.empty() && !turn.more) break;
-    table.fixture().advance(2s);
+    table.fixture().advance(between);
   }
   return ids;
 }
@@ -172,6 +172,39 @@ TEST_CASE("many rows from the beginning of time do not hide those behind them") 
   const Ids ids = deliver_all(relay, table);
   CHECK(ids.size() == 301);
   CHECK(ids.back() == "new");
+}
+
+TEST_CASE("rows without a time are found behind many that are decided or dead") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id text PRIMARY KEY, type text, content text, occurredon timestamptz, "
+      "status text NOT NULL DEFAULT 'Pending', processedon timestamptz)",
+      "dotnet");
+  table.settings().states = {{"deadLettered", "Dead"}};
+  table.run("INSERT INTO {0} VALUES ('end', 't', '1', 'infinity')");
+  table.run("INSERT INTO {0} SELECT 'old' || n, 't', '1' FROM generate_series(1, 2500) AS n");
+  table.run(
+      "INSERT INTO {0} SELECT 'dead' || n, 't', '1', NULL, 'Dead' "
+      "FROM generate_series(1, 5100) AS n");
+  AdoptionOrder order;
+  order.since = std::chrono::sys_days{std::chrono::year{2100} / 1 / 1};
+  order.skip_unknown = true;
+  table.begin(order);
+  CHECK(table.number(fmt::format("SELECT count(*) FROM {}.outbox_relay_rows WHERE state = "
+                                 "'Skipped'",
+                                 table.fixture().schema())) == 2500);
+  table.run("INSERT INTO {0} VALUES ('x', 't', '1'), ('a', 't', '1')");
+  Turns relay(table);
+  // No walk starts over meanwhile. The end of time is no time of an event: a dead letter.
+  CHECK(deliver_all(relay, table, 0s) == Ids{"end", "a", "x"});
+  DeadLetterFilter filter;
+  filter.limit = 10'000;
+  std::uint64_t seen = 0;
+  const auto exported = table.desk().export_dead_letters(filter, [&](const ExportedLetter&) {
+    ++seen;
+    return true;
+  });
+  REQUIRE_MESSAGE(exported.ok(), exported.error);
+  CHECK(seen == 5101);
 }
 
 // Without statistics the planner takes the relay's own tables for small ones.

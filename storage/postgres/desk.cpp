@@ -30,11 +30,18 @@ bool is_integer(const std::string& type) {
 
 bool is_time(const std::string& type) { return type.starts_with("timestamp") || type == "date"; }
 
+template <class Integer>
 bool is_number(const std::string& text) {
-  std::int64_t value = 0;
+  Integer value = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   return error == std::errc{} && rest == end;
+}
+
+bool is_possible(const std::string& text, const std::string& type) {
+  if (type == "smallint") return is_number<std::int16_t>(text);
+  if (type == "integer") return is_number<std::int32_t>(text);
+  return is_number<std::int64_t>(text);
 }
 
 // Those that the type can hold: another would be an error to the server.
@@ -46,7 +53,7 @@ std::vector<std::string> possible_ids(const std::vector<std::string>& ids, const
     if (type == "uuid") {
       if (guid_bytes(id, GuidOrder::plain)) possible.push_back(id);
     } else if (is_integer(type)) {
-      if (is_number(id)) possible.push_back(id);
+      if (is_possible(id, type)) possible.push_back(id);
     } else if (type == "bytea") {
       auto bytes = guid_bytes(id, guids);
       if (!bytes) bytes = hex_bytes(id);

@@ -15,8 +15,8 @@ namespace {
 // By the partial indexes, which are as small as what is unfinished.
 std::uint64_t count(Desk& desk, const std::string& where) {
   if (where == "false") return 0;
-  Rows rows =
-      ask(desk.connection, fmt::format("SELECT count(*) FROM {} WHERE {}", desk.sql.from(), where));
+  Rows rows = ask(desk.connection, fmt::format("SELECT count(*) FROM {} WHERE {}{}",
+                                               desk.sql.from(), where, desk.sql.with_key()));
   return rows.next() ? static_cast<std::uint64_t>(rows.integer(0)) : 0;
 }
 
@@ -63,12 +63,13 @@ std::optional<Duration> age_of_first(Desk& desk, const std::string& where) {
   const std::string& column = sql.mapping().columns.occurred_on;
   Rows rows =
       ask(desk.connection,
-          fmt::format("SELECT (extract(epoch FROM {0} - {1}) * 1000000)::int8, {2}, {3} "
-                      "FROM {4} {5} WHERE {6} AND (r.state IS NULL OR r.state IN ('{7}', '{8}')) "
-                      "ORDER BY {9} LIMIT 1",
-                      desk.now, sql.time(column), desk.readable(column),
-                      fmt::format("(extract(epoch FROM {}) * 1000)::int8", desk.now), sql.from(),
-                      sql.side_row(), where, state::kPending, state::kFailed, sql.order()),
+          fmt::format(
+              "SELECT (extract(epoch FROM {0} - {1}) * 1000000)::int8, {2}, {3} "
+              "FROM {4} {5} WHERE {6}{10} AND (r.state IS NULL OR r.state IN ('{7}', '{8}')) "
+              "ORDER BY {9} LIMIT 1",
+              desk.now, sql.time(column), desk.readable(column),
+              fmt::format("(extract(epoch FROM {}) * 1000)::int8", desk.now), sql.from(),
+              sql.side_row(), where, state::kPending, state::kFailed, sql.order(), sql.with_key()),
           desk.outbox);
   if (!rows.next()) return std::nullopt;
   if (const auto age = rows.maybe_integer(0)) return std::chrono::microseconds(*age);

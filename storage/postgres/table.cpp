@@ -54,6 +54,42 @@ void require_times(const Table& table) {
   }
 }
 
+// A place in the order is a whole number of 8 bytes. Others would be rounded, or be too large for
+// it.
+void require_order(Connection& connection, const Table& table) {
+  const std::string& column = table.mapping.columns.sequence;
+  const std::string type = table.type_of(column);
+  if (type != "numeric" && type != "real" && type != "double precision") return;
+  // A numeric's precision and scale, in the type's modifier.
+  const bool fits =
+      type == "numeric" &&
+      ask(connection,
+          "SELECT 1 FROM pg_catalog.pg_attribute WHERE attrelid = $1::int8::oid AND attname = $2 "
+          "AND atttypmod > 4 AND ((atttypmod - 4) & 65535) = 0 AND (atttypmod - 4) >> 16 <= 18",
+          table.oid, column)
+          .next();
+  if (fits) return;
+  throw Unusable(fmt::format(
+      "the column {} of the table {} may hold numbers that are not whole, or too large: "
+      "ALTER TABLE {} ALTER COLUMN {} TYPE bigint;",
+      column, table.mapping.table, table.qualified(), quoted(column)));
+}
+
+// A rule that puts another statement in the place of ours: whatever it does, no row is changed.
+void require_no_rules(Connection& connection, const Table& table) {
+  Rows rules = ask(connection,
+                   "SELECT rulename::text FROM pg_catalog.pg_rewrite WHERE ev_class = "
+                   "$1::int8::oid AND is_instead AND ev_type IN ('2', '4') "
+                   "AND ev_enabled IN ('O', 'A') ORDER BY 1 LIMIT 1",
+                   table.oid);
+  if (!rules.next()) return;
+  throw Unusable(fmt::format(
+      "the rule {0} of the table {1} in {2} does something else instead of what the relay does to "
+      "its rows: DROP RULE {3} ON {4};",
+      rules.text(0), table.mapping.table, connection.label(), quoted(rules.text(0)),
+      table.qualified()));
+}
+
 }  // namespace
 
 std::string Table::type_of(const std::string& column) const {
@@ -87,15 +123,19 @@ Found find_table(Connection& connection, const TableName& name) {
   return none;
 }
 
-// Types without what limits them, so that a text can be cast to one: char(36) is "bpchar", while
-// "character" would be char(1).
+// Types below domains, and without what limits them, so that a text can be cast to one: char(36) is
+// "bpchar", while "character" would be char(1).
 std::vector<TableColumn> columns_of(Connection& connection, std::int64_t oid) {
   Rows rows = ask(connection,
-                  "SELECT attname::text, pg_catalog.format_type(CASE WHEN t.typtype = 'd' "
-                  "THEN t.typbasetype ELSE a.atttypid END, -1), "
+                  "WITH RECURSIVE base AS (SELECT a.attnum, a.atttypid AS type "
+                  "FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = $1::int8::oid "
+                  "UNION ALL SELECT b.attnum, t.typbasetype FROM base AS b "
+                  "JOIN pg_catalog.pg_type AS t ON t.oid = b.type WHERE t.typtype = 'd') "
+                  "SELECT a.attname::text, pg_catalog.format_type(b.type, -1), "
                   "a.attgenerated <> '' OR a.attidentity = 'a', NOT a.attnotnull "
-                  "FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t "
-                  "ON t.oid = a.atttypid WHERE a.attrelid = $1::int8::oid AND a.attnum > 0 "
+                  "FROM pg_catalog.pg_attribute AS a JOIN base AS b ON b.attnum = a.attnum "
+                  "JOIN pg_catalog.pg_type AS t ON t.oid = b.type AND t.typtype <> 'd' "
+                  "WHERE a.attrelid = $1::int8::oid AND a.attnum > 0 "
                   "AND NOT a.attisdropped ORDER BY a.attnum",
                   oid);
   std::vector<TableColumn> columns;
@@ -126,6 +166,8 @@ Table require_outbox(Connection& connection, const StoreSettings& settings) {
   table.mapping.order = order_of(table);
   require_key(connection, table);
   require_times(table);
+  require_order(connection, table);
+  require_no_rules(connection, table);
   return table;
 }
 

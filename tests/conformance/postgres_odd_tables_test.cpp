@@ -1,12 +1,25 @@
 // Tables as nobody would make them on purpose.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "storage/postgres/candidates.h"
 #include "storage/postgres/detection.h"
+#include "storage/postgres/doctor.h"
 #include "tests/conformance/postgres_foreign_table.h"
 
 namespace outbox::conformance {
 namespace {
+
+// Why the relay won't have such a table; empty if it will.
+std::string refusal_of(ForeignTable& table) {
+  try {
+    table.begin();
+    return {};
+  } catch (const Unusable& error) {
+    return error.what();
+  }
+}
 
 // Turns until nothing more is leased; all that is leased is delivered.
 Ids deliver_all(Turns& relay, ForeignTable& table, Duration between = 2s) {
@@ -66,6 +79,74 @@ TEST_CASE("rows without an id are left alone, and stand in nobody's way") {
   table.begin();
   Turns relay(table);
   CHECK(deliver_all(relay, table).size() == 1);
+}
+
+TEST_CASE("rows without an id are no backlog") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id integer UNIQUE, type text, content text, processedon timestamptz)",
+      "dotnet");
+  table.run("INSERT INTO {0} VALUES (1, 't', '1'), (NULL, 't', '2')");
+  table.begin();
+  auto desk = table.desk();
+  const auto backlog = desk.backlog();
+  REQUIRE_MESSAGE(backlog.ok(), backlog.error);
+  CHECK(backlog.value.pending == 1);
+  const auto shown = desk.message("99999999999", 0);
+  REQUIRE_MESSAGE(shown.ok(), shown.error);
+  CHECK(shown.value.empty());
+  CHECK(desk.message("1", 0).value.size() == 1);
+}
+
+TEST_CASE("a domain over another is what both stand for") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id uuid PRIMARY KEY, type text, content text, processedon timestamptz)",
+      "dotnet");
+  const std::string& schema = table.fixture().schema();
+  table.fixture().run(fmt::format("CREATE DOMAIN {}.one AS timestamptz", schema));
+  table.fixture().run(fmt::format("CREATE DOMAIN {0}.two AS {0}.one", schema));
+  table.run(fmt::format("ALTER TABLE {{0}} ALTER processedon TYPE {}.two", schema));
+  table.run("INSERT INTO {0} VALUES (gen_random_uuid(), 't', '1')");
+  table.begin();
+  Turns relay(table);
+  CHECK(deliver_all(relay, table).size() == 1);
+  CHECK(table.number("SELECT count(*) FROM {0} WHERE processedon > '2000-01-01'") == 1);
+}
+
+TEST_CASE("a sequence of numbers that are no places is refused at the start") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id text PRIMARY KEY, type text, content text, processedon timestamptz, "
+      "number numeric NOT NULL UNIQUE)",
+      "dotnet");
+  table.settings().columns = {{"sequence", "number"}};
+  table.run("INSERT INTO {0} VALUES ('a', 't', '1', NULL, 1e30)");
+  CHECK(refusal_of(table).find("ALTER COLUMN \"number\" TYPE bigint") != std::string::npos);
+  table.run("DELETE FROM {0}");
+  for (const char* type : {"numeric(10, 1)", "numeric(19)", "real", "double precision"}) {
+    table.run(fmt::format("ALTER TABLE {{0}} ALTER number TYPE {}", type));
+    CHECK_MESSAGE(!refusal_of(table).empty(), type);
+  }
+  table.run("ALTER TABLE {0} ALTER number TYPE numeric(18)");
+  table.run("INSERT INTO {0} VALUES ('a', 't', '1', NULL, 10), ('b', 't', '1', NULL, 9)");
+  CHECK(refusal_of(table) == "");
+  Turns relay(table);
+  CHECK(deliver_all(relay, table) == Ids{"b", "a"});
+}
+
+TEST_CASE("a rule in the place of the relay's statements is named at the start") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id text PRIMARY KEY, type text, content text, processedon timestamptz)",
+      "dotnet");
+  for (const char* event : {"UPDATE", "DELETE"}) {
+    table.run(fmt::format("CREATE RULE keep AS ON {} TO {{0}} DO INSTEAD NOTHING", event));
+    CHECK(refusal_of(table).find("DROP RULE \"keep\"") != std::string::npos);
+    const auto findings = postgres::inspect(table.settings());
+    CHECK(std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+      return finding.code == "table_unsuitable" && finding.what.find("keep") != std::string::npos;
+    }));
+    table.run("DROP RULE keep ON {0}");
+  }
+  table.run("CREATE RULE note AS ON INSERT TO {0} DO ALSO SELECT 1");
+  CHECK(refusal_of(table) == "");
 }
 
 TEST_CASE("ids that are bytes are the same ones to a session that writes bytes otherwise") {

@@ -62,6 +62,14 @@ std::string begin_sql(const ConnectionSettings& settings, bool ascii) {
   return sql;
 }
 
+// The server looks for functions, types and operators among its own first, unless it is told not
+// to. The application's triggers find all others where they would.
+std::string own_names_first(std::string_view search_path) {
+  const auto own = search_path.find("pg_catalog");
+  if (own == 0 || own == std::string_view::npos) return {};
+  return fmt::format("; SET LOCAL search_path = pg_catalog, {}", search_path);
+}
+
 }  // namespace
 
 ConnectionSettings connection_settings(const StoreSettings& settings, const std::string& role) {
@@ -168,8 +176,10 @@ std::string Connection::examine() {
                        server_version() / 10000);
   }
   const Result result =
-      run("SELECT pg_catalog.pg_backend_pid()::int8, pg_catalog.pg_is_in_recovery()", {});
-  if (!result || libpq().PQntuples(result.get()) != 1 ||
+      run("SELECT pg_catalog.int8(pg_catalog.pg_backend_pid()), pg_catalog.pg_is_in_recovery(), "
+          "pg_catalog.current_setting('search_path')",
+          {});
+  if (!result || libpq().PQntuples(result.get()) != 1 || libpq().PQnfields(result.get()) != 3 ||
       libpq().PQgetlength(result.get(), 0, 0) != 8 ||
       libpq().PQgetlength(result.get(), 0, 1) != 1) {
     return fmt::format("{} does not answer as PostgreSQL does", label());
@@ -177,6 +187,7 @@ std::string Connection::examine() {
   const char* process = libpq().PQgetvalue(result.get(), 0, 0);
   std::uint64_t number = 0;
   for (int i = 0; i < 8; ++i) number = number << 8 | static_cast<unsigned char>(process[i]);
+  begin_ += own_names_first(libpq().PQgetvalue(result.get(), 0, 2));
   // A pooler makes up a number of its own.
   prepares_ = number == static_cast<std::uint64_t>(libpq().PQbackendPID(connection_.get()));
   if (settings_.must_write && *libpq().PQgetvalue(result.get(), 0, 1) != 0) {

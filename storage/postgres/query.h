@@ -16,7 +16,7 @@ namespace outbox::postgres {
 using ServerTime = std::chrono::sys_time<std::chrono::microseconds>;
 
 // SQL for it, where no test says otherwise. Not now(), which stands still in a transaction.
-inline constexpr const char* kServerNow = "clock_timestamp()";
+inline constexpr const char* kServerNow = "pg_catalog.clock_timestamp()";
 
 struct Bytes {
   std::string bytes;

@@ -172,6 +172,35 @@ TEST_CASE("ids that are bytes are the same ones to a session that writes bytes o
   CHECK(again.empty());
 }
 
+TEST_CASE("functions of somebody else's that have the server's names are not called") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id text PRIMARY KEY, type text, content text, processedon timestamptz)",
+      "dotnet");
+  table.run("INSERT INTO {0} VALUES ('a', 't', '1')");
+  table.begin();
+  const std::string& schema = table.fixture().schema();
+  for (const char* function : {"octet_length(text) RETURNS int", "md5(text) RETURNS text"}) {
+    table.fixture().run(
+        fmt::format("CREATE FUNCTION {}.{} LANGUAGE plpgsql AS $$ BEGIN RAISE 'planted'; END $$",
+                    schema, function));
+  }
+  const auto set_path = [&](const std::string& order) {
+    table.fixture().run(
+        fmt::format("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I {}', "
+                    "current_database()); END $$",
+                    order));
+  };
+  set_path(fmt::format("SET search_path = {}, pg_catalog", schema));
+  Turns relay(table);
+  const Ids delivered = deliver_all(relay, table);
+  auto desk = table.desk();
+  const auto shown = desk.message("a", 10);
+  set_path("RESET search_path");
+  CHECK(delivered == Ids{"a"});
+  REQUIRE_MESSAGE(shown.ok(), shown.error);
+  CHECK(shown.value.size() == 1);
+}
+
 TEST_CASE("a trigger that puts the state back does not make a row go out again and again") {
   ForeignTable table(
       "CREATE TABLE {0} (id text PRIMARY KEY, type text, content text, status text NOT NULL "

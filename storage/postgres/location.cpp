@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -29,6 +30,9 @@ constexpr std::array<std::string_view, 14> kAllowed{"host",        "port",
                                                     "sslkey",      "sslcrl",
                                                     "passfile",    "channel_binding",
                                                     "gssencmode",  "target_session_attrs"};
+
+constexpr std::array<std::string_view, 6> kModes{"disable", "allow",     "prefer",
+                                                 "require", "verify-ca", "verify-full"};
 
 using Options = std::vector<std::pair<std::string, std::string>>;
 
@@ -102,6 +106,16 @@ std::vector<Host> hosts_of(const Options& options) {
   return hosts;
 }
 
+void require_ports(const std::vector<Host>& hosts) {
+  for (const Host& host : hosts) {
+    int number = 0;
+    const char* const end = host.port.data() + host.port.size();
+    const auto [rest, error] = std::from_chars(host.port.data(), end, number);
+    if (error == std::errc{} && rest == end && number > 0 && number < 65536) continue;
+    throw SettingsError(fmt::format("has the port {}: ports are 1 to 65535", host.port));
+  }
+}
+
 bool is_local(const Host& host) {
   return host.name.starts_with('/') || host.name.starts_with('@') || host.name == "localhost" ||
          host.name.starts_with("127.") || host.name == "::1";
@@ -113,6 +127,10 @@ void add_tls(Location& location) {
     const bool local = std::all_of(location.hosts.begin(), location.hosts.end(), is_local);
     mode = local ? "prefer" : "verify-full";
     location.options.emplace_back("sslmode", mode);
+  }
+  if (std::find(kModes.begin(), kModes.end(), mode) == kModes.end()) {
+    throw SettingsError(
+        fmt::format("has sslmode={}, which is none of {}", mode, fmt::join(kModes, ", ")));
   }
   const bool verifies = mode.starts_with("verify-");
   if (verifies && option(location.options, "sslrootcert").empty()) {
@@ -127,6 +145,7 @@ Location location_of(const StoreSettings& settings) {
   take_target(options);
   Location location;
   location.hosts = hosts_of(options);
+  require_ports(location.hosts);
   std::erase_if(options,
                 [](const auto& one) { return one.first == "host" || one.first == "port"; });
   location.options = std::move(options);

@@ -73,6 +73,16 @@ TEST_CASE("what is no such URL is refused without showing a password") {
   }
 }
 
+TEST_CASE("a port or a mode that there can't be is told without a server") {
+  for (const char* url : {"postgres://host:0/shop", "postgres://host:70000/shop",
+                          "postgres://host,other:5432x/shop", "postgres://host/shop?port=-1"}) {
+    CHECK_THROWS_WITH_AS(location_of(at(url)), doctest::Contains("1 to 65535"), SettingsError);
+  }
+  CHECK(location_of(at("postgres://one:65535,two/shop")).hosts.size() == 2);
+  CHECK_THROWS_WITH_AS(location_of(at("postgres://host/shop?sslmode=bogus")),
+                       doctest::Contains("verify-full"), SettingsError);
+}
+
 TEST_CASE("a password comes from a file or not at all twice") {
   const testing::TemporaryFolder folder;
   const std::string path = folder.file("password");

@@ -113,8 +113,9 @@ class Checks {
   }
 
   static std::string password_advice(const std::string& path) {
-    if (!path.starts_with("brokers.")) return "leave it out";
-    return "put it in a file and name that in passwordFile";
+    const std::string in_file = "put it in a file and name that in ";
+    if (path.starts_with("brokers.")) return in_file + "passwordFile";
+    return "leave it out, or " + in_file + "store.passwordFile";
   }
 
   void check_store() {

@@ -21,6 +21,7 @@ void check_contents(Connection& connection, const StoreSettings& settings, Findi
   if (!check_server(connection, findings)) return;
   if (!check_schema(connection, settings, findings)) return;
   const Sql sql(require_outbox(connection, settings));
+  check_persistence(connection, sql.table(), findings);
   check_triggers(connection, sql.table(), findings);
   check_row_security(connection, sql.table(), findings);
   if (!check_grants(connection, sql.table(), findings)) return;

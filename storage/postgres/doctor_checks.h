@@ -25,6 +25,9 @@ bool check_schema(Connection& connection, const StoreSettings& settings, Finding
 // What the session's role may not do. False if rows can't be looked at for it.
 bool check_grants(Connection& connection, const Table& table, Findings& findings);
 
+// Tables that do not outlive a crash.
+void check_persistence(Connection& connection, const Table& table, Findings& findings);
+
 // Triggers that fire when the relay settles a row, and policies that hide rows.
 void check_triggers(Connection& connection, const Table& table, Findings& findings);
 void check_row_security(Connection& connection, const Table& table, Findings& findings);

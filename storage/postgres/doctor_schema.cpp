@@ -324,6 +324,27 @@ void check_triggers(Connection& connection, const Table& table, Findings& findin
   }
 }
 
+// Lost when the server crashes, and not copied to others.
+void check_persistence(Connection& connection, const Table& table, Findings& findings) {
+  Rows rows = ask(connection,
+                  "SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_class AS c "
+                  "JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace "
+                  "WHERE c.relpersistence = 'u' AND c.relkind = 'r' AND (c.oid = $1::int8::oid OR "
+                  "n.nspname = $2 AND c.relname LIKE 'outbox\\_relay\\_%') ORDER BY 2",
+                  table.oid, table.schema);
+  while (rows.next()) {
+    findings.push_back(
+        {.severity = Severity::warning,
+         .code = "unlogged",
+         .what = fmt::format("The table {} is UNLOGGED.", rows.text(1)),
+         .why = "After a crash of the server, and on a copy that takes its place, it is empty: "
+                "events, or what became of them, are lost.",
+         .fix_kind = FixKind::sql,
+         .fix = fmt::format("ALTER TABLE {}.{} SET LOGGED;", quoted(rows.text(0)),
+                            quoted(rows.text(1)))});
+  }
+}
+
 void check_row_security(Connection& connection, const Table& table, Findings& findings) {
   Rows rows = ask(connection,
                   "SELECT current_user::text WHERE pg_catalog.row_security_active($1::int8::oid)",

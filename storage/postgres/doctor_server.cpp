@@ -82,12 +82,17 @@ void check_synchronous_commit(Connection& connection, Findings& findings) {
 void check_encoding(Connection& connection, Findings& findings) {
   const std::string encoding = setting(connection, "server_encoding");
   if (encoding == "UTF8") return;
+  const bool converts = encoding != "SQL_ASCII";
   findings.push_back(
       {.severity = Severity::warning,
        .code = "encoding",
        .what = fmt::format("The database keeps its texts in {}.", encoding),
-       .why = "Messages are UTF-8: a text that is none becomes a dead letter, invalid_row, and "
-              "errors with other characters can't be written down as they are.",
+       .why = converts ? "Messages are UTF-8: a text with a byte that the server can't turn into "
+                         "UTF-8 keeps the relay from reading any row, until it is corrected; and "
+                         "errors with other characters can't be written down as they are."
+                       : "Messages are UTF-8: a text that is none becomes a dead letter, "
+                         "invalid_row, and errors with other characters can't be written down as "
+                         "they are.",
        .fix = "Keep the outbox in a database WITH ENCODING 'UTF8'."});
 }
 

@@ -117,6 +117,8 @@ def apply(outbox, finding):
     ("ALTER TABLE outbox_messages DROP COLUMN traceparent", "column_missing"),
     ("DROP TABLE outbox_relay_leases", "relay_tables_missing"),
     ("DROP TABLE outbox_messages", "table_missing"),
+    ("ALTER TABLE outbox_messages SET UNLOGGED", "unlogged"),
+    ("ALTER TABLE outbox_relay_rows SET UNLOGGED", "unlogged"),
     ("ALTER DATABASE {} SET synchronous_commit = off", "synchronous_commit"),
     ("CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';"
      "CREATE TRIGGER watch BEFORE UPDATE OF status ON outbox_messages "

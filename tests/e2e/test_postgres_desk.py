@@ -273,6 +273,18 @@ def test_dead_letters_with_bytes_that_are_no_text_are_exported(world, server):
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 2, done
 
 
+def test_a_byte_that_is_no_character_of_the_database_is_mended_by_its_owner(world, server):
+    outbox = postgres.PostgresOutbox(server, encoding="WIN1252")
+    relay = world.relay(outbox, world.receiver())
+    outbox.sql("INSERT INTO outbox_messages (id, event_type, payload, destination) VALUES "
+               "('good', 'x', 'p', NULL), ('odd', 'x', 'p', convert_from('\\x81', 'WIN1252'))")
+    until(lambda: "0x81" in relay.get("/readyz")[1], 20, lambda: f"{relay.get('/readyz')}")
+    findings = outbox.doctor()[1]
+    assert "keeps the relay from reading any row" in findings["encoding"]["why"], findings
+    outbox.sql("UPDATE outbox_messages SET destination = NULL")
+    until(lambda: outbox.states() == {"Processed": 2}, 30, lambda: f"{outbox.states()}")
+
+
 def grants_of(outbox, role="relay"):
     done = outbox.command("init", "--grants", role)
     assert done.returncode == 0, done

@@ -100,6 +100,7 @@ class History {
   void let_time_pass();
   void play(Path& path);
   std::vector<Session*> able() const;
+  bool anyone_at(SteppedSession::Place place) const;
   void step(Session& session);
   void step_player(Session& session);
   void step_other(Session& session);

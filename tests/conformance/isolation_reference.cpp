@@ -182,7 +182,10 @@ std::optional<Effect> Reference::explain(const View& now, const Asked& asked,
     require_same(expected, now.rows);
     return std::nullopt;
   }
-  Effect effect{true, mark->incarnation, mark->epoch, 0, 0, {}, {}};
+  Effect effect;
+  effect.committed = true;
+  effect.incarnation = mark->incarnation;
+  effect.epoch = mark->epoch;
   for (const Asked::Verdict& verdict : asked.postponed) {
     if (!is_put_off(verdict, expected, now))
       settle(row_of(expected, verdict.id), verdict.settlement);
@@ -192,6 +195,7 @@ std::optional<Effect> Reference::explain(const View& now, const Asked& asked,
       effect.postponed.push_back(verdict);
     } else if (!settle(row_of(expected, verdict.id), verdict.settlement)) {
       ++effect.fenced;
+      if (verdict.settlement.verdict == Verdict::delivered) ++effect.too_late;
     }
   }
   effect.taken_over = end_leases_of_others(expected, now, mark->incarnation);

@@ -38,6 +38,7 @@ struct Effect {
   std::int64_t incarnation = 0;
   LeaseId epoch = 0;
   std::size_t fenced = 0;
+  std::size_t too_late = 0;  // of them, confirmations: while others lock the row, put off as well
   std::size_t taken_over = 0;
   std::vector<std::string> leased;
   std::vector<Asked::Verdict> postponed;

@@ -83,8 +83,10 @@ class SteppedSession {
   virtual OutboxStore& store() = 0;
   virtual OutboxDesk& desk() = 0;
 
-  // Goes as far as the first statement.
-  virtual Place start(std::function<void()> work) = 0;
+  // Goes as far as the first statement. Such that is refused where the database is busy, or such
+  // that rather waits.
+  enum class Kind { turn, patient };
+  virtual Place start(Kind kind, std::function<void()> work) = 0;
   // Lets the statement through, and goes as far as the next one.
   virtual Place pass() = 0;
   // Whether one that waited for a lock still does.

@@ -18,6 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kLimit = 120s;  // a busy machine takes its time
 constexpr int kMillisecondsIdle = 50;
+constexpr std::size_t kClearsMax = 100;  // before the deleted rows are too many
 constexpr int kMillisecondsPatient = 5;  // before the server is asked whether a session waits
 
 // Of a URL like postgres://user@127.0.0.1:5432/name.
@@ -58,7 +59,7 @@ class PostgresSession final : public SteppedSession {
     }
     return *desk_;
   }
-  Place start(std::function<void()> work) override {
+  Place start(Kind, std::function<void()> work) override {
     at_work_ = true;
     worker_->start(std::move(work));
     return look();
@@ -127,6 +128,9 @@ class PostgresStage final : public Stage {
     where.url = shared_database();
     observer_ =
         std::make_unique<postgres::Connection>(postgres::connection_settings(where, "observer"));
+    // A session that would wait for ever is ended soon.
+    fixture_.run(fmt::format("ALTER DATABASE {} SET deadlock_timeout = 20",
+                             shared_database().substr(shared_database().rfind('/') + 1)));
     const std::string now = fixture_.server_clock();
     const std::string& schema = fixture_.schema();
     rows_.emplace(
@@ -153,13 +157,16 @@ class PostgresStage final : public Stage {
     return std::make_unique<PostgresSession>(fixture_, *observer_);
   }
 
+  // Truncating anew each time would have all sessions plan their statements anew.
   void clear() override {
-    std::string tables;
+    const bool truncates = cleared_++ % kClearsMax == 0;
+    std::string sql = "BEGIN";
     for (const char* name :
          {"messages", "relay_leases", "relay_rows", "relay_attempts", "relay_audit"}) {
-      tables += fmt::format("{}{}.outbox_{}", tables.empty() ? "" : ", ", fixture_.schema(), name);
+      sql += fmt::format("; {} {}.outbox_{}", truncates ? "TRUNCATE" : "DELETE FROM",
+                         fixture_.schema(), name);
     }
-    fixture_.run("TRUNCATE " + tables);
+    command(sql + "; COMMIT");
   }
   void begin() override { command("BEGIN"); }
   bool insert(const NewRow& row) override {
@@ -200,6 +207,7 @@ class PostgresStage final : public Stage {
   }
 
   PostgresFixture fixture_;
+  std::size_t cleared_ = 0;
   std::unique_ptr<postgres::Connection> observer_;
   std::optional<postgres::Query> rows_;
   std::optional<postgres::Query> marks_;

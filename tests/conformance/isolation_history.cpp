@@ -250,7 +250,7 @@ void History::begin_turn(Session& session) {
   const Step& step = session.step();
   SteppedSession& stepped = *session.player->session;
   const bool anew = session.busy_at == SIZE_MAX && step.act != Act::repeat;
-  if (step.act == Act::repeat) session.before = session.effect;
+  if (step.act == Act::repeat && session.busy_at == SIZE_MAX) session.before = session.effect;
   session.statement = 0;
   session.begun_at = done_;
   session.effect = {};
@@ -308,7 +308,9 @@ void History::look(Session& session) {
     const auto effect =
         reference_->session_moved(stage_.view(), session.asked, session.player->incarnation);
     if (effect) {
-      if (session.effect.committed) throw Violation("a turn was applied twice");
+      const bool known =
+          session.before.committed && session.before.incarnation == effect->incarnation;
+      if (session.effect.committed || known) throw Violation("a turn was applied twice");
       session.effect = *effect;
       session.player->incarnation = effect->incarnation;
     }

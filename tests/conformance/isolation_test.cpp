@@ -130,6 +130,10 @@ TEST_CASE("statements in all orders: two that lease, and a commit") {
                 .others = {kCommits},
                 .prelude = {kThird, kThird},
                 .interruptions = interruptions()});
+  explore_both({.name = "lease of one and lease of two",
+                .rows = rows({"a", "b"}),
+                .relays = {{lease(1)}, {lease(2)}},
+                .interruptions = interruptions()});
 }
 
 TEST_CASE("statements in all orders: one that settles, and one that leases") {

@@ -178,11 +178,14 @@ std::string Sql::rows_from(const std::string& number, const std::string& tie) co
       from(), at_or_after(number, tie), time, number, kNoTime, row_key(), as_key(tie));
 }
 
-// 31 bits, so that it is never negative; never kAnyFingerprint.
+// 31 bits, so that it is never negative; never kAnyFingerprint. It is asked for twice a row: md5()
+// would cost more than to find the row. This hash stays the same from version to version, since
+// tables are partitioned by it.
 std::string Sql::fingerprint() const {
   const std::string& id = mapping().columns.id;
-  return fmt::format("greatest(('x' || left(md5({}), 8))::bit(32)::int8 & 2147483647, 1)",
-                     text_of(column(id), table_.type_of(id)));
+  return fmt::format(
+      "greatest(pg_catalog.hashtextextended(({})::text COLLATE \"C\", 0) & 2147483647, 1)",
+      text_of(column(id), table_.type_of(id)));
 }
 
 std::string Sql::state_literal(const std::string& state) const {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "relay/check.h"
 #include "storage/postgres/host_addresses.h"
 
 namespace outbox::postgres {
@@ -46,28 +47,28 @@ std::string tidy(const char* message) {
 // transaction whose client has gone silent, so that it holds up nobody. The relay's statements are
 // made for indexes: estimates of an empty table must not outlive it in a plan that walks a full
 // one.
-std::string begin_sql(const ConnectionSettings& settings, bool ascii) {
+std::string settings_sql(const std::string& set, const ConnectionSettings& settings, bool ascii) {
   const std::int64_t limit = milliseconds(settings.timeout);
   const std::int64_t lock_limit = milliseconds(settings.lock_wait);
   std::string sql = fmt::format(
-      "SET LOCAL statement_timeout = {0}; SET LOCAL idle_in_transaction_session_timeout = {0}; "
-      "SET LOCAL lock_timeout = {1}; SET LOCAL jit = off",
-      limit, lock_limit);
+      "{2} statement_timeout = {0}; {2} idle_in_transaction_session_timeout = {0}; "
+      "{2} lock_timeout = {1}; {2} jit = off",
+      limit, lock_limit, set);
   if (settings.by_index) {
     for (const char* plan : {"seqscan", "bitmapscan", "hashjoin", "mergejoin", "material"}) {
-      sql += fmt::format("; SET LOCAL enable_{} = off", plan);
+      sql += fmt::format("; {} enable_{} = off", set, plan);
     }
   }
-  if (ascii) sql += "; SET LOCAL client_encoding = 'SQL_ASCII'";
+  if (ascii) sql += fmt::format("; {} client_encoding = 'SQL_ASCII'", set);
   return sql;
 }
 
 // The server looks for functions, types and operators among its own first, unless it is told not
 // to. The application's triggers find all others where they would.
-std::string own_names_first(std::string_view search_path) {
+std::string own_names_first(const std::string& set, std::string_view search_path) {
   const auto own = search_path.find("pg_catalog");
   if (own == 0 || own == std::string_view::npos) return {};
-  return fmt::format("; SET LOCAL search_path = pg_catalog, {}", search_path);
+  return fmt::format("; {} search_path = pg_catalog, {}", set, search_path);
 }
 
 }  // namespace
@@ -170,7 +171,6 @@ std::string Connection::examine() {
   const char* encoding = libpq().PQparameterStatus(connection_.get(), "server_encoding");
   ascii_ = encoding != nullptr && std::string_view(encoding) == "SQL_ASCII";
   utf8_ = encoding != nullptr && std::string_view(encoding) == "UTF8";
-  begin_ = begin_sql(settings_, ascii_);
   if (server_version() < kServerVersionMin) {
     return fmt::format("{} is PostgreSQL {}: the relay needs 12 or newer", label(),
                        server_version() / 10000);
@@ -187,7 +187,6 @@ std::string Connection::examine() {
   const char* process = libpq().PQgetvalue(result.get(), 0, 0);
   std::uint64_t number = 0;
   for (int i = 0; i < 8; ++i) number = number << 8 | static_cast<unsigned char>(process[i]);
-  begin_ += own_names_first(libpq().PQgetvalue(result.get(), 0, 2));
   // A pooler makes up a number of its own.
   prepares_ = number == static_cast<std::uint64_t>(libpq().PQbackendPID(connection_.get()));
   if (settings_.must_write && *libpq().PQgetvalue(result.get(), 0, 1) != 0) {
@@ -195,6 +194,14 @@ std::string Connection::examine() {
         "{} is a read replica: connect to the primary (store.url may name several "
         "servers, of which the relay takes the one that can be written to)",
         label());
+  }
+  const std::string set = prepares_ ? "SET" : "SET LOCAL";
+  const std::string all = settings_sql(set, settings_, ascii_) +
+                          own_names_first(set, libpq().PQgetvalue(result.get(), 0, 2));
+  if (prepares_) {
+    command(all);
+  } else {
+    set_local_ = all;
   }
   return {};
 }
@@ -234,23 +241,29 @@ void Connection::sent(int ok) {
   }
 }
 
+Result Connection::next_result() {
+  while (libpq().PQisBusy(connection_.get()) != 0) {
+    wait(POLLIN, until_);
+    if (libpq().PQconsumeInput(connection_.get()) == 0)
+      lose(tidy(libpq().PQerrorMessage(connection_.get())));
+  }
+  Result result(libpq().PQgetResult(connection_.get()));
+  const auto status = libpq().PQresultStatus(result.get());
+  // libpq would go on with this for ever.
+  if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
+    lose("the server began to copy, which nobody asked for");
+  }
+  return result;
+}
+
 // Waits for all results of what was sent, and returns the last one.
 Result Connection::finish() {
   Result last;
   Result failed;
   while (true) {
-    while (libpq().PQisBusy(connection_.get()) != 0) {
-      wait(POLLIN, until_);
-      if (libpq().PQconsumeInput(connection_.get()) == 0)
-        lose(tidy(libpq().PQerrorMessage(connection_.get())));
-    }
-    Result next(libpq().PQgetResult(connection_.get()));
+    Result next = next_result();
     if (!next) break;
     const auto status = libpq().PQresultStatus(next.get());
-    // libpq would go on with this for ever.
-    if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
-      lose("the server began to copy, which nobody asked for");
-    }
     if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE) {
       if (!failed) failed = std::move(next);
       if (libpq().PQstatus(connection_.get()) == CONNECTION_BAD) break;
@@ -258,12 +271,68 @@ Result Connection::finish() {
       last = std::move(next);
     }
   }
-  if (libpq().PQstatus(connection_.get()) == CONNECTION_BAD) {
-    lose(tidy(failed ? libpq().PQresultErrorMessage(failed.get())
-                     : libpq().PQerrorMessage(connection_.get())));
-  }
+  check_usable(failed.get());
   if (failed) check(failed.get());
   return last;
+}
+
+void Connection::check_usable(const PGresult* failed) {
+  if (libpq().PQstatus(connection_.get()) != CONNECTION_BAD) return;
+  lose(tidy(failed != nullptr ? libpq().PQresultErrorMessage(failed)
+                              : libpq().PQerrorMessage(connection_.get())));
+}
+
+// Without a name: what `sql` says.
+std::size_t Connection::queue(const std::string& name, const std::string& sql, const Bound& bound) {
+  if (queued_ == 0 && libpq().PQenterPipelineMode(connection_.get()) == 0)
+    lose(tidy(libpq().PQerrorMessage(connection_.get())));
+  const auto count = static_cast<int>(bound.values.size());
+  const int ok =
+      name.empty()
+          ? libpq().PQsendQueryParams(connection_.get(), sql.c_str(), count, bound.types.data(),
+                                      bound.values.data(), bound.lengths.data(),
+                                      bound.formats.data(), 1)
+          : libpq().PQsendQueryPrepared(connection_.get(), name.c_str(), count, bound.values.data(),
+                                        bound.lengths.data(), bound.formats.data(), 1);
+  if (ok == 0) lose(tidy(libpq().PQerrorMessage(connection_.get())));
+  return answers_.size() + queued_++;
+}
+
+// Sends what was queued, and waits for all of it. What comes after a statement that failed is not
+// executed by the server.
+void Connection::finish_queue() {
+  if (std::exchange(queued_, 0) == 0) return;
+  sent(libpq().PQpipelineSync(connection_.get()));
+  Result failed;
+  while (true) {
+    Result next = next_result();
+    if (!next) {
+      check_usable(failed.get());
+      continue;  // on to the next statement
+    }
+    const auto status = libpq().PQresultStatus(next.get());
+    if (status == PGRES_PIPELINE_SYNC) break;
+    if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE) {
+      if (!failed) failed = std::move(next);
+      check_usable(failed.get());
+    } else if (status != PGRES_PIPELINE_ABORTED) {
+      answers_.push_back(std::move(next));
+    }
+  }
+  if (libpq().PQexitPipelineMode(connection_.get()) == 0)
+    lose(tidy(libpq().PQerrorMessage(connection_.get())));
+  if (failed) check(failed.get());
+}
+
+std::size_t Connection::queue_prepared(const std::string& name, const Bound& bound) {
+  RELAY_CHECK(prepares_);
+  return queue(name, {}, bound);
+}
+
+Result Connection::take(std::size_t number) {
+  finish_queue();
+  RELAY_CHECK(number < answers_.size() && answers_[number]);
+  return std::move(answers_[number]);
 }
 
 void Connection::check(const PGresult* result) {
@@ -275,6 +344,7 @@ void Connection::check(const PGresult* result) {
 }
 
 std::string Connection::command(const std::string& sql) {
+  finish_queue();
   sent(libpq().PQsendQuery(connection_.get(), sql.c_str()));
   const Result result = finish();
   return result ? libpq().PQcmdStatus(result.get()) : "";
@@ -282,12 +352,14 @@ std::string Connection::command(const std::string& sql) {
 
 void Connection::prepare(const std::string& name, const std::string& sql,
                          const std::vector<Oid>& types) {
+  finish_queue();
   sent(libpq().PQsendPrepare(connection_.get(), name.c_str(), sql.c_str(),
                              static_cast<int>(types.size()), types.data()));
   finish();
 }
 
 Result Connection::run_prepared(const std::string& name, const Bound& bound) {
+  if (queued_ > 0) return take(queue(name, {}, bound));
   sent(libpq().PQsendQueryPrepared(connection_.get(), name.c_str(),
                                    static_cast<int>(bound.values.size()), bound.values.data(),
                                    bound.lengths.data(), bound.formats.data(), 1));
@@ -295,6 +367,7 @@ Result Connection::run_prepared(const std::string& name, const Bound& bound) {
 }
 
 Result Connection::run(const std::string& sql, const Bound& bound) {
+  if (queued_ > 0) return take(queue({}, sql, bound));
   sent(libpq().PQsendQueryParams(
       connection_.get(), sql.c_str(), static_cast<int>(bound.values.size()), bound.types.data(),
       bound.values.data(), bound.lengths.data(), bound.formats.data(), 1));
@@ -304,12 +377,19 @@ Result Connection::run(const std::string& sql, const Bound& bound) {
 std::string Connection::next_name() { return fmt::format("outbox_relay_{}", ++names_); }
 
 void Connection::begin(bool read_only) {
-  command(fmt::format("BEGIN ISOLATION LEVEL READ COMMITTED READ {}; {}",
-                      read_only ? "ONLY" : "WRITE", begin_));
+  const std::string sql =
+      fmt::format("BEGIN ISOLATION LEVEL READ COMMITTED READ {}", read_only ? "ONLY" : "WRITE");
+  answers_.clear();
+  if (prepares_) {
+    queue({}, sql, {});
+  } else {
+    command(sql + "; " + set_local_);
+  }
 }
 
 void Connection::commit() {
-  const std::string tag = command("COMMIT");
+  const std::string tag =
+      queued_ > 0 ? libpq().PQcmdStatus(run("COMMIT", {}).get()) : command("COMMIT");
   if (tag != "COMMIT") {
     throw ServerError(fmt::format("{}: the transaction was undone instead of committed", label()),
                       "");
@@ -317,6 +397,11 @@ void Connection::commit() {
 }
 
 void Connection::rollback() noexcept {
+  try {
+    finish_queue();
+  } catch (const std::exception&) {
+    // It is undone in any case.
+  }
   if (broken_) return;
   try {
     if (in_transaction()) command("ROLLBACK");

@@ -46,8 +46,9 @@ struct Bound {
 // Confined to one thread. Waits for the server no longer than it may: a server or a network that
 // says nothing ends in Lost. After Lost a connection is of no use any more.
 //
-// Relies on no state of the session outside a transaction, so that a pooler in transaction mode may
-// stand in between.
+// Relies on no state of the session outside a transaction where a pooler in transaction mode may
+// stand in between. Where none does, statements are prepared, settings are made once, and what
+// nobody has to wait for travels with the next statement.
 class Connection {
  public:
   // Connects to the first server that will do. Throws Lost or Unusable.
@@ -76,6 +77,11 @@ class Connection {
   Result run(const std::string& sql, const Bound& bound);
   std::string next_name();
 
+  // Only where prepares(): the statement is sent with the next one that is not queued, which fails
+  // in its place if it does. Returns its number for take(), until the transaction's end.
+  std::size_t queue_prepared(const std::string& name, const Bound& bound);
+  Result take(std::size_t number);
+
   // For statements outside of a Transaction; READ COMMITTED whatever the server's default is.
   void begin(bool read_only);
   void commit();
@@ -98,14 +104,20 @@ class Connection {
   std::string examine();
   void wait(short events, WorkClock::time_point until);
   void sent(int ok);
+  Result next_result();
   Result finish();
+  std::size_t queue(const std::string& name, const std::string& sql, const Bound& bound);
+  void finish_queue();
+  void check_usable(const PGresult* failed);
   void check(const PGresult* result);
   [[noreturn]] void lose(const std::string& why);
 
   ConnectionSettings settings_;
   std::unique_ptr<PGconn, CloseConnection> connection_;
   WorkClock::time_point until_;
-  std::string begin_;  // what a transaction begins with
+  std::string set_local_;  // what a transaction begins with, where a session is not ours
+  std::size_t queued_ = 0;
+  std::vector<Result> answers_;  // to what was queued in this transaction
   bool broken_ = false;
   bool prepares_ = false;
   bool listens_ = false;

@@ -28,9 +28,7 @@ Leases::Leases(Connection& connection, const Sql& sql)
               fmt::format("DELETE FROM {} WHERE outbox = $1 AND row_key = ANY($2)", sql.leases())) {
 }
 
-std::vector<Picked> Leases::lease(const std::vector<Picked>& rows, std::int64_t incarnation,
-                                  LeaseId epoch) {
-  if (rows.empty()) return {};
+Ahead Leases::lease(const std::vector<Picked>& rows, std::int64_t incarnation, LeaseId epoch) {
   std::vector<std::string> keys;
   std::vector<std::int64_t> alone;
   std::vector<std::int64_t> noted;
@@ -39,8 +37,11 @@ std::vector<Picked> Leases::lease(const std::vector<Picked>& rows, std::int64_t 
     alone.push_back(row.alone ? 1 : 0);
     noted.push_back(row.noted ? 1 : 0);
   }
+  return lease_.send(outbox_, keys, incarnation, epoch, alone, noted);
+}
+
+std::vector<Picked> Leases::leased(const std::vector<Picked>& rows, Rows found) {
   std::set<std::string> leased;
-  Rows found = lease_.rows(outbox_, keys, incarnation, epoch, alone, noted);
   while (found.next()) leased.insert(found.text(0));
   std::vector<Picked> result;
   std::vector<std::string> behind;
@@ -56,6 +57,19 @@ std::vector<Picked> Leases::lease(const std::vector<Picked>& rows, std::int64_t 
   }
   forget(behind);
   return result;
+}
+
+void Leases::forget_all_but(const std::vector<Message>& loaded, const std::vector<Picked>& leased) {
+  if (loaded.size() == leased.size()) return;
+  std::set<std::string> keys;
+  for (const Message& message : loaded) {
+    keys.insert(std::get<std::string>(parse_row_id(message.row)->key));
+  }
+  std::vector<std::string> gone;
+  for (const Picked& row : leased) {
+    if (!keys.contains(row.key)) gone.push_back(row.key);
+  }
+  forget(gone);
 }
 
 void Leases::forget(const std::vector<std::string>& keys) {

@@ -34,7 +34,9 @@ LibPq load() {
   find(library, "PQconninfoFree", all.PQconninfoFree);
   find(library, "PQconninfoParse", all.PQconninfoParse);
   find(library, "PQconsumeInput", all.PQconsumeInput);
+  find(library, "PQenterPipelineMode", all.PQenterPipelineMode);
   find(library, "PQerrorMessage", all.PQerrorMessage);
+  find(library, "PQexitPipelineMode", all.PQexitPipelineMode);
   find(library, "PQfinish", all.PQfinish);
   find(library, "PQflush", all.PQflush);
   find(library, "PQfreemem", all.PQfreemem);
@@ -47,6 +49,7 @@ LibPq load() {
   find(library, "PQnotifies", all.PQnotifies);
   find(library, "PQntuples", all.PQntuples);
   find(library, "PQparameterStatus", all.PQparameterStatus);
+  find(library, "PQpipelineSync", all.PQpipelineSync);
   find(library, "PQresultErrorField", all.PQresultErrorField);
   find(library, "PQresultErrorMessage", all.PQresultErrorMessage);
   find(library, "PQresultStatus", all.PQresultStatus);

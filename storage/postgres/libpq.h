@@ -17,7 +17,9 @@ struct LibPq {
   decltype(&::PQconninfoFree) PQconninfoFree;
   decltype(&::PQconninfoParse) PQconninfoParse;
   decltype(&::PQconsumeInput) PQconsumeInput;
+  decltype(&::PQenterPipelineMode) PQenterPipelineMode;
   decltype(&::PQerrorMessage) PQerrorMessage;
+  decltype(&::PQexitPipelineMode) PQexitPipelineMode;
   decltype(&::PQfinish) PQfinish;
   decltype(&::PQflush) PQflush;
   decltype(&::PQfreemem) PQfreemem;
@@ -30,6 +32,7 @@ struct LibPq {
   decltype(&::PQnotifies) PQnotifies;
   decltype(&::PQntuples) PQntuples;
   decltype(&::PQparameterStatus) PQparameterStatus;
+  decltype(&::PQpipelineSync) PQpipelineSync;
   decltype(&::PQresultErrorField) PQresultErrorField;
   decltype(&::PQresultErrorMessage) PQresultErrorMessage;
   decltype(&::PQresultStatus) PQresultStatus;

@@ -119,6 +119,7 @@ Turn PostgresStore::attempt(const TurnRequest& request) {
     work.turn = {};
     work.examined = false;
     work.idle = false;
+    work.locked = false;
     try {
       const Undo undo(session_->selector);
       Transaction transaction(session_->connection, Transaction::Kind::write);
@@ -182,7 +183,14 @@ void PostgresStore::register_self() {
 bool PostgresStore::run(Work& work) {
   const TurnRequest& request = *work.request;
   const bool examine = !examined_at_ || work.called - *examined_at_ >= kExamineInterval;
-  work.scenery = session_->registration.look(identity_, examine);
+  const bool knows_to_write = !request.settlements.empty() || request.renew || request.circuit ||
+                              work.repeated || is_due_again(work.called);
+  if (knows_to_write && identity_.registered) {
+    work.scenery = session_->registration.look_and_lock(identity_, examine, work.mark);
+    work.locked = true;
+  } else {
+    work.scenery = session_->registration.look(identity_, examine);
+  }
   work.examined = examine;
   const Scenery& scenery = work.scenery;
   if (scenery.replica) {
@@ -194,8 +202,7 @@ bool PostgresStore::run(Work& work) {
   }
   if (scenery.circuit_open && session_->circuits.shared())
     work.circuit = session_->circuits.read(scenery.now);
-  const bool must_write = !request.settlements.empty() || request.renew || request.circuit ||
-                          work.repeated || !scenery.ended.empty() || is_due_again(work.called);
+  const bool must_write = knows_to_write || !scenery.ended.empty();
   if (must_write && begin_writing(work)) return true;
   if (must_write) {
     settle(work);
@@ -230,7 +237,8 @@ void PostgresStore::commit(Transaction& transaction) {
 bool PostgresStore::begin_writing(Work& work) {
   if (!identity_.registered) throw NotRegistered{};
   last_written_ = work.request->number;
-  const auto mark = session_->registration.lock(identity_);
+  if (!work.locked) work.mark = session_->registration.lock(identity_);
+  const auto& mark = work.mark;
   if (!mark) throw StartAnew{};  // another relay has taken over from us
   // A backup was restored: what stands there of us is not what we have done since.
   if (mark->epoch < identity_.epoch) throw StartAnew{};
@@ -348,23 +356,17 @@ bool PostgresStore::is_idle(const Work& work, const Selection& selection) {
 }
 
 void PostgresStore::lease(Work& work, const Selection& selection) {
+  if (selection.rows.empty()) return;
   const LeaseId epoch = work.holder.epoch;
-  const auto leased = session_->leases.lease(selection.rows, identity_.incarnation, epoch);
+  const std::uint64_t payload_max = work.request->lease.payload_max;
+  Ahead leasing = session_->leases.lease(selection.rows, identity_.incarnation, epoch);
+  Rows found = session_->reader.find(selection.rows, payload_max);
+  const auto leased = session_->leases.leased(selection.rows, leasing.rows());
   if (leased.size() < selection.rows.size()) pass_over(work, selection, leased);
   if (leased.empty()) return;
   work.turn.leased =
-      session_->reader.load(leased, epoch, work.request->lease.payload_max, work.scenery.now);
-  if (work.turn.leased.size() == leased.size()) return;
-  // Decided or deleted since they were chosen.
-  std::vector<std::string> gone;
-  for (const Picked& row : leased) {
-    const bool loaded =
-        std::any_of(work.turn.leased.begin(), work.turn.leased.end(), [&](const Message& message) {
-          return std::get<std::string>(parse_row_id(message.row)->key) == row.key;
-        });
-    if (!loaded) gone.push_back(row.key);
-  }
-  session_->leases.forget(gone);
+      session_->reader.messages(std::move(found), leased, epoch, payload_max, work.scenery.now);
+  session_->leases.forget_all_but(work.turn.leased, leased);
 }
 
 // Another relay was quicker, or somebody else has the row locked: it is left alone for a while.

@@ -45,6 +45,8 @@ class PostgresStore final : public OutboxStore {
     bool repeated = false;  // an earlier try may have been applied
     bool examined = false;  // no relay is left whose leases may be ended
     Scenery scenery;
+    bool locked = false;                     // our own row, together with the look
+    std::optional<Registration::Mark> mark;  // what it says
     SharedCircuit circuit;
     Holder holder;
     bool idle = false;  // there is nothing to do until something is told, or due

@@ -132,12 +132,22 @@ std::optional<ServerTime> Rows::maybe_time(int column) const {
 Rows Query::run_with(const Parameters& parameters) {
   const Bound bound = parameters.bound();
   if (!connection_->prepares()) return Rows(connection_->run(sql_, bound));
-  if (name_.empty()) {
-    const std::string name = connection_->next_name();
-    connection_->prepare(name, sql_, bound.types);
-    name_ = name;
-  }
+  prepare(bound);
   return Rows(connection_->run_prepared(name_, bound));
+}
+
+Ahead Query::send_with(const Parameters& parameters) {
+  if (!connection_->prepares()) return Ahead(run_with(parameters));
+  const Bound bound = parameters.bound();
+  prepare(bound);
+  return {*connection_, connection_->queue_prepared(name_, bound)};
+}
+
+void Query::prepare(const Bound& bound) {
+  if (!name_.empty()) return;
+  const std::string name = connection_->next_name();
+  connection_->prepare(name, sql_, bound.types);
+  name_ = name;
 }
 
 }  // namespace outbox::postgres

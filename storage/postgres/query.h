@@ -125,6 +125,21 @@ class Rows {
   int row_ = -1;
 };
 
+// What a statement comes to that was sent ahead. To be asked for within the transaction.
+class Ahead {
+ public:
+  explicit Ahead(Rows rows) : rows_(std::move(rows)) {}
+  Ahead(Connection& connection, std::size_t number) : connection_(&connection), number_(number) {}
+
+  // Once.
+  Rows rows() { return rows_ ? std::move(*rows_) : Rows(connection_->take(number_)); }
+
+ private:
+  std::optional<Rows> rows_;
+  Connection* connection_ = nullptr;
+  std::size_t number_ = 0;
+};
+
 // Confined to the thread of its connection, which outlives it. Prepared when it is first used,
 // where the connection allows it.
 class Query {
@@ -144,10 +159,21 @@ class Query {
     return rows(values...).changed();
   }
   Rows run_with(const Parameters& parameters);
+  // Runs together with the next statement, without waiting for the answer, where the connection
+  // allows it. If it fails, so does the next.
+  template <class... Values>
+  Ahead send(const Values&... values) {
+    Parameters parameters;
+    (parameters.add(values), ...);
+    return send_with(parameters);
+  }
 
   const std::string& sql() const { return sql_; }
 
  private:
+  Ahead send_with(const Parameters& parameters);
+  void prepare(const Bound& bound);
+
   Connection* connection_;
   std::string sql_;
   std::string name_;  // empty: not prepared

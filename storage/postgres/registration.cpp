@@ -115,7 +115,21 @@ Registration::Registration(Connection& connection, const Sql& sql, const std::st
                                          sql.rows())) {}
 
 Scenery Registration::look(const Identity& identity, bool at_others) {
-  Rows rows = look_.rows(outbox_, table_, identity.incarnation, broker_);
+  Scenery scenery = read(look_.rows(outbox_, table_, identity.incarnation, broker_));
+  if (at_others) look_at_others(identity, scenery);
+  return scenery;
+}
+
+Scenery Registration::look_and_lock(const Identity& identity, bool at_others,
+                                    std::optional<Mark>& mark) {
+  Ahead looking = look_.send(outbox_, table_, identity.incarnation, broker_);
+  mark = lock(identity);
+  Scenery scenery = read(looking.rows());
+  if (at_others) look_at_others(identity, scenery);
+  return scenery;
+}
+
+Scenery Registration::read(Rows rows) {
   rows.next();
   Scenery scenery;
   scenery.now = rows.time(0);
@@ -126,10 +140,12 @@ Scenery Registration::look(const Identity& identity, bool at_others) {
   scenery.why_held = rows.text(5);
   scenery.alone = rows.integer(6) == 0;
   scenery.circuit_open = rows.boolean(7);
-  if (!at_others) return scenery;
+  return scenery;
+}
+
+void Registration::look_at_others(const Identity& identity, Scenery& scenery) {
   Rows ended = ended_.rows(outbox_, identity.incarnation, scenery.now);
   while (ended.next()) scenery.ended.push_back(ended.integer(0));
-  return scenery;
 }
 
 std::optional<Registration::Mark> Registration::lock(const Identity& identity) {
@@ -143,12 +159,13 @@ void Registration::write(const Identity& identity, ServerTime lease_until, Serve
   write_.run(outbox_, identity.incarnation, lease_until, host_name(), ::getpid(), now);
 }
 
+// With the commit, which fails if this does.
 void Registration::sign(const Identity& identity, std::uint64_t turn, LeaseId epoch,
                         std::optional<ServerTime> lease_until) {
   if (lease_until) {
-    sign_.run(outbox_, identity.incarnation, turn, epoch, *lease_until);
+    sign_.send(outbox_, identity.incarnation, turn, epoch, *lease_until);
   } else {
-    sign_only_.run(outbox_, identity.incarnation, turn, epoch);
+    sign_only_.send(outbox_, identity.incarnation, turn, epoch);
   }
 }
 

@@ -52,12 +52,14 @@ class Registration {
 
   // `at_others`: also at relays that hold leases which have run out, or are long gone.
   Scenery look(const Identity& identity, bool at_others);
-
+  // Both together, for a turn that is going to write: see lock().
   struct Mark {
     std::uint64_t turn = 0;
     LeaseId epoch = 0;
     LeaseId next_epoch = 0;  // for a turn that is about to be written
   };
+  Scenery look_and_lock(const Identity& identity, bool at_others, std::optional<Mark>& mark);
+
   // Our row, locked: nobody takes over from us meanwhile, and no earlier turn of ours is under way
   // any more.
   std::optional<Mark> lock(const Identity& identity);
@@ -75,6 +77,9 @@ class Registration {
   void take_back(std::int64_t earlier);
 
  private:
+  static Scenery read(Rows rows);
+  void look_at_others(const Identity& identity, Scenery& scenery);
+
   std::string outbox_;
   std::string table_;
   std::string broker_;

@@ -144,26 +144,35 @@ RowReader::RowReader(Connection& connection, const Sql& sql, SideRows& side_rows
 
 std::vector<Message> RowReader::load(const std::vector<Picked>& rows, LeaseId lease,
                                      std::uint64_t payload_max, ServerTime now) {
-  std::vector<Message> messages;
-  if (rows.empty()) return messages;
+  if (rows.empty()) return {};
+  return messages(find(rows, payload_max), rows, lease, payload_max, now);
+}
+
+Rows RowReader::find(const std::vector<Picked>& rows, std::uint64_t payload_max) {
   std::vector<std::string> keys;
+  for (const Picked& row : rows) keys.push_back(row.key);
+  return load_.rows(outbox_, keys, payload_max);
+}
+
+std::vector<Message> RowReader::messages(Rows found, const std::vector<Picked>& leased,
+                                         LeaseId lease, std::uint64_t payload_max, ServerTime now) {
   std::vector<std::string> noted;
   std::map<std::string, const Picked*> picked;
-  for (const Picked& row : rows) {
-    keys.push_back(row.key);
+  for (const Picked& row : leased) {
     if (row.noted) noted.push_back(row.key);
     picked[row.key] = &row;
   }
-  Rows found = load_.rows(outbox_, keys, payload_max);
   const auto sides = side_rows_.read(noted);
   std::vector<std::pair<Place, Message>> placed;
   while (found.next()) {
     const std::string key = found.text(kKey);
+    const auto row = picked.find(key);
+    if (row == picked.end()) continue;
     const auto fingerprint = static_cast<std::uint32_t>(found.integer(kFingerprint));
     Message message = read(found, payload_max, now);
     message.row = to_row_id(key, found.integer(kPlace), fingerprint);
     message.lease = lease;
-    message.alone = picked[key]->alone;
+    message.alone = row->second->alone;
     if (const auto side = sides.find(key); side != sides.end() && side->second.is_of(fingerprint)) {
       read_history(side->second, now, message);
     }
@@ -172,6 +181,7 @@ std::vector<Message> RowReader::load(const std::vector<Picked>& rows, LeaseId le
   }
   std::sort(placed.begin(), placed.end(),
             [](const auto& one, const auto& other) { return one.first < other.first; });
+  std::vector<Message> messages;
   for (auto& [place, message] : placed) messages.push_back(std::move(message));
   return messages;
 }

@@ -21,6 +21,11 @@ class RowReader {
   // leases were written, so that whatever was decided before them is seen.
   std::vector<Message> load(const std::vector<Picked>& rows, LeaseId lease,
                             std::uint64_t payload_max, ServerTime now);
+  // The same in two steps, since what is leased is known only when it has been read. Those that
+  // were not are left out of the messages.
+  Rows find(const std::vector<Picked>& rows, std::uint64_t payload_max);
+  std::vector<Message> messages(Rows found, const std::vector<Picked>& leased, LeaseId lease,
+                                std::uint64_t payload_max, ServerTime now);
 
   // The rows that a relay leased under that epoch.
   std::vector<Picked> leased_under(std::int64_t incarnation, LeaseId epoch);

@@ -183,9 +183,8 @@ std::string Sql::rows_from(const std::string& number, const std::string& tie) co
 // tables are partitioned by it.
 std::string Sql::fingerprint() const {
   const std::string& id = mapping().columns.id;
-  return fmt::format(
-      "greatest(pg_catalog.hashtextextended(({})::text COLLATE \"C\", 0) & 2147483647, 1)",
-      text_of(column(id), table_.type_of(id)));
+  return fmt::format("greatest(pg_catalog.hashtextextended({} COLLATE \"C\", 0) & 2147483647, 1)",
+                     text_of(column(id), table_.type_of(id)));
 }
 
 std::string Sql::state_literal(const std::string& state) const {

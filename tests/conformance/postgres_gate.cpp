@@ -156,7 +156,12 @@ void PostgresGate::read_server() {
   std::size_t at = 0;
   while (const std::size_t size = message_size(from_server_, at)) {
     const char kind = from_server_[at];
-    if (kind == 'K') process_ = number_at(from_server_, at + 5);
+    if (kind == 'K') {
+      process_ = number_at(from_server_, at + 5);
+      // A relay that takes us for a pooler sends each statement by itself, so that it can be
+      // stopped before each; they are the same ones, in the same order.
+      from_server_[at + 5] = static_cast<char>(from_server_[at + 5] ^ 0x40);
+    }
     if (kind == 'Z') {
       ready_ = true;
       unanswered_ = false;

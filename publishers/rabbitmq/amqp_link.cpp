@@ -59,10 +59,18 @@ LinkError in_time(LinkError error, Time deadline, const Clock& clock) {
   return error;
 }
 
+// A broker that misses our certificate may be gone before its alert is read.
+std::string tls_reason(int status) {
+  const std::string why = take_ssl_error();
+  return fmt::format("TLS: {}: {}", amqp_error_string2(status),
+                     why == kNoSslError ? "the broker ended the connection (one that asks for a "
+                                          "certificate needs tls.certFile and tls.keyFile)"
+                                        : why);
+}
+
 LinkError library_error(int status) {
-  const char* text = amqp_error_string2(status);
-  if (status != AMQP_STATUS_SSL_ERROR) return {Outcome::transport, text};
-  return {Outcome::transport, fmt::format("TLS: {}: {}", text, take_ssl_error())};
+  if (status == AMQP_STATUS_SSL_ERROR) return {Outcome::transport, tls_reason(status)};
+  return {Outcome::transport, amqp_error_string2(status)};
 }
 
 // A short string on the wire: its length takes a byte.
@@ -127,7 +135,7 @@ std::string open_reason(int status, const TlsVerdict& verdict) {
     case AMQP_STATUS_SSL_ERROR:
     case AMQP_STATUS_SSL_CONNECTION_FAILED:
     case AMQP_STATUS_SSL_PEER_VERIFY_FAILED:
-      if (verdict.why.empty()) return fmt::format("TLS: {}: {}", text, take_ssl_error());
+      if (verdict.why.empty()) return tls_reason(status);
       return "TLS: the broker's certificate is not accepted: " + verdict.why;
     default:
       return text;

@@ -78,7 +78,7 @@ void load_own_certificate(SSL_CTX* context, const TlsSettings& settings, Defects
 }  // namespace
 
 std::string take_ssl_error() {
-  std::string text = "no reason given";
+  std::string text = kNoSslError;
   // The last error says most, unless it only tells that the system refused.
   while (const unsigned long code = ERR_get_error()) {
     if (ERR_SYSTEM_ERROR(code)) {

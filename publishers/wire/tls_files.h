@@ -10,6 +10,7 @@
 
 namespace outbox {
 
+inline constexpr const char* kNoSslError = "no reason given";
 // What OpenSSL has to say about its last error, in words; clears its queue.
 std::string take_ssl_error();
 

@@ -299,13 +299,15 @@ TEST_CASE("certificate files that can't be used are found before anything starts
 
 TEST_CASE("nothing is sent to a broker whose certificate is not in order") {
   RabbitmqUnderTest broker;
-  const auto check_refused = [&](const PublisherSettings& settings, const std::string& why) {
+  const auto check_refused = [&](const PublisherSettings& settings, const std::string& why,
+                                 const std::string& or_why = "") {
     Sender sender(settings);
     const Receipt receipt = sender.publish(make_message("one"));
     CAPTURE(receipt.reason);
     CHECK(receipt.outcome == Outcome::transport);
     CHECK_FALSE(receipt.outcome_unknown);
-    CHECK(receipt.reason.find(why) != std::string::npos);
+    const bool says_either = !or_why.empty() && receipt.reason.find(or_why) != std::string::npos;
+    CHECK((says_either || receipt.reason.find(why) != std::string::npos));
   };
   PublisherSettings settings = tls_settings(broker);
   settings.tls.ca_file.clear();  // the system's authorities don't know it
@@ -318,7 +320,8 @@ TEST_CASE("nothing is sent to a broker whose certificate is not in order") {
   settings = tls_settings(broker);
   settings.tls.cert_file.clear();
   settings.tls.key_file.clear();
-  check_refused(settings, "alert certificate required");
+  // With TLS 1.3 its alert may come after it has gone.
+  check_refused(settings, "alert certificate required", "one that asks for a certificate");
   CHECK(broker.consumer.drain(broker.name()).empty());
 }
 

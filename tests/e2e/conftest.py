@@ -27,6 +27,23 @@ def world(request):
 
 
 @pytest.fixture(scope="module")
+def server():
+    """A PostgreSQL server for the tests of one file, which may have one of its own."""
+    if postgres.MISSING:
+        pytest.skip(f"not installed: {', '.join(postgres.MISSING)}")
+    started = postgres.postgresql.PostgreSql()
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def outbox(server):
+    """An outbox in a database of its own on that server."""
+    return postgres.PostgresOutbox(server)
+
+
+@pytest.fixture(scope="module")
 def pair_servers():
     """PostgreSQL and RabbitMQ for the tests of one file."""
     if MISSING:

@@ -27,11 +27,6 @@ def server():
     started.stop()
 
 
-@pytest.fixture
-def outbox(server):
-    return postgres.PostgresOutbox(server)
-
-
 class Through:
     """The same outbox by another address."""
 

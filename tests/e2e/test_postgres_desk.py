@@ -23,19 +23,6 @@ pytestmark = pytest.mark.skipif(bool(postgres.MISSING),
 ALWAYS = {"fsync", "autovacuum", "backlog", "dead_letters"}
 
 
-@pytest.fixture(scope="module")
-def server():
-    started = postgres.postgresql.PostgreSql()
-    started.start()
-    yield started
-    started.stop()
-
-
-@pytest.fixture
-def outbox(server):
-    return postgres.PostgresOutbox(server)
-
-
 @pytest.fixture(name="scene")
 def make_scene(world, outbox):
     """Two dead letters, one delivered row, and the relay that made them so."""

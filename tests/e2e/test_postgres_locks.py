@@ -12,19 +12,6 @@ PATIENT = {"store": {"commandTimeout": "60s"}, "relay": {"batchSize": 50},
            "brokers": {"main": {"publishTimeout": "3s", "connections": 20}}}
 
 
-@pytest.fixture(scope="module")
-def server():
-    started = postgres.postgresql.PostgreSql()
-    started.start()
-    yield started
-    started.stop()
-
-
-@pytest.fixture
-def outbox(server):
-    return postgres.PostgresOutbox(server)
-
-
 @pytest.fixture
 def application(world, outbox):
     session = postgres.Session(outbox)

@@ -17,16 +17,6 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def server():
-    if postgres.MISSING:
-        pytest.skip(f"needs {postgres.MISSING[0]} (Debian package postgresql)")
-    started = postgres.postgresql.PostgreSql()
-    started.start()
-    yield started
-    started.stop()
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def outbox(request, world):
     if request.param == "sqlite":

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from folders import server_folder
-from postgresql import free_port
+from ports import free_port
 
 POOLER = "/usr/sbin/pgbouncer"
 

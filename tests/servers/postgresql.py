@@ -12,12 +12,12 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 from folders import server_folder
+from ports import free_port
 
 START_LIMIT = 60  # seconds
 # The newest that is installed.
@@ -27,12 +27,6 @@ SETTINGS = {"listen_addresses": "127.0.0.1", "shared_buffers": "32MB", "max_conn
             "autovacuum": "off", "log_min_messages": "warning",
             # A server that is killed leaves nothing outside its folder.
             "dynamic_shared_memory_type": "mmap"}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class PostgreSql:

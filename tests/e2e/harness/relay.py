@@ -2,10 +2,9 @@
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -14,24 +13,16 @@ from .metrics import Metrics
 from .process import die_with_parent, kill_and_reap
 from .waiting import until
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "servers"))
+
+from ports import free_port  # noqa: E402
+
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
 
 def binary():
     return os.path.abspath(os.environ.get("OUTBOX_RELAY_BIN")
                            or os.path.join(ROOT, "build", "dev", "outbox-relay"))
-
-
-def free_port():
-    """A port below those that the kernel gives to clients: it stays free over a restart."""
-    while True:
-        port = random.randrange(15_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue  # taken
 
 
 def merged(base, over):

@@ -95,3 +95,13 @@ def test_without_a_queue_nothing_dies_and_it_is_said_why(world, queue):
     assert outbox.value("SELECT status FROM outbox_messages") == "Failed"
     assert relay.metric("broker_circuit_state", state="closed") == 1
     assert relay.metric("publish_failures_total", kind="misconfigured") >= 1
+
+
+def test_a_kill_waits_for_what_a_crash_would_take_back(queue):
+    queue.kill()
+    log = queue.metadata_log()
+    assert b"order.placed" in log and not rabbitmq.undecided(log)
+    declaration = log[:log.rindex(b"committed")]
+    assert len(rabbitmq.undecided(declaration)) == 1
+    queue.start()
+    assert taken(queue) == []

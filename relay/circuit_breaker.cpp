@@ -29,7 +29,7 @@ std::size_t CircuitBreaker::allowance(Time now, std::size_t window) {
     case CircuitState::closed:
       return window;
     case CircuitState::open:
-      return now < open_until_ ? 0 : std::min(window, probe_room());
+      return now < break_end() ? 0 : std::min(window, probe_room());
     case CircuitState::half_open:
       return std::min(window, probe_room());
     case CircuitState::isolated:
@@ -55,6 +55,7 @@ void CircuitBreaker::on_success(Time now, Permit permit) {
     return;
   }
   consecutive_.clear();
+  answered_ = suspected_until_.has_value();
   ++current(now).successes;
 }
 
@@ -62,6 +63,7 @@ void CircuitBreaker::on_neutral(Time now, Permit permit) {
   advance(now);
   if (!give_back(permit)) return;
   consecutive_.clear();
+  answered_ = suspected_until_.has_value();
   if (permit.probe) probe_succeeded(now);
 }
 
@@ -82,7 +84,7 @@ void CircuitBreaker::on_failure(Time now, Permit permit, bool transport, Duratio
   std::string reason = why_it_trips(now, why);
   if (!reason.empty()) {
     open(now, wait, std::move(reason));
-  } else if (suspected_until_) {
+  } else if (suspected_until_ && !answered_) {
     believe(now, wait, why);
   }
 }
@@ -122,7 +124,11 @@ void CircuitBreaker::close(Time now, const std::string& why) {
 void CircuitBreaker::suspect(Time now, Duration wait) {
   advance(now);
   suspected_until_ = now + std::min(wait, kWaitMax);
-  if (state_ == CircuitState::open) open_until_ = std::max(open_until_, *suspected_until_);
+}
+
+void CircuitBreaker::trust() {
+  suspected_until_.reset();
+  answered_ = false;
 }
 
 void CircuitBreaker::retune(Time now, BreakerOptions options) {
@@ -135,7 +141,7 @@ void CircuitBreaker::retune(Time now, BreakerOptions options) {
 std::optional<Time> CircuitBreaker::next_event() const {
   const bool probing = state_ == CircuitState::open || state_ == CircuitState::half_open;
   if (!probing) return std::nullopt;
-  if (state_ == CircuitState::open && now_ < open_until_) return open_until_;
+  if (state_ == CircuitState::open && now_ < break_end()) return break_end();
   if (probes_out_.empty()) return std::nullopt;
   return probes_out_.front().deadline;
 }
@@ -215,7 +221,7 @@ void CircuitBreaker::open(Time now, Duration wait, std::string why) {
 
 // The break is the other relay's: it ends for all of them at once.
 void CircuitBreaker::believe(Time now, Duration wait, const std::string& why) {
-  open_until_ = std::max(*suspected_until_, now + std::min(wait, kWaitMax));
+  open_until_ = now + std::min(wait, kWaitMax);
   become(now, CircuitState::open, "open at another relay, and here " + why);
   changes_.back().believed = true;
 }
@@ -225,13 +231,19 @@ void CircuitBreaker::become(Time now, CircuitState next, std::string why) {
   change.from = state_;
   change.to = next;
   change.reason = std::move(why);
-  if (next == CircuitState::open) change.next_probe = open_until_ - now;
+  if (next == CircuitState::open) change.next_probe = break_end() - now;
   changes_.push_back(std::move(change));
 
   state_ = next;
   ++generation_;
   probes_good_ = 0;
+  answered_ = false;
   if (next == CircuitState::closed) last_closed_ = now;
+}
+
+// Our own break may last longer than the other relay's, which is heard of anew all the time.
+Time CircuitBreaker::break_end() const {
+  return std::max(open_until_, suspected_until_.value_or(open_until_));
 }
 
 // break_max bounds the growth, not a break_duration that is longer by itself.

@@ -80,10 +80,11 @@ class CircuitBreaker {
   void isolate(Time now, const std::string& why = {});
   void close(Time now, const std::string& why = {});
 
-  // Another relay's circuit is open, for `wait` more: one failure will be enough to believe it, and
-  // no probe starts before then. trust(): no longer.
+  // Another relay's circuit is open, for `wait` more, as of now: no probe starts before then, and
+  // one failure will be enough to believe it, unless the broker has answered since the first of
+  // these calls. trust(): no longer.
   void suspect(Time now, Duration wait);
-  void trust() { suspected_until_.reset(); }
+  void trust();
 
   // Other thresholds for the results from now on. State, counts and permits stay; the break under
   // way keeps its end. Fewer probes may be those that have succeeded already: then it closes.
@@ -120,6 +121,7 @@ class CircuitBreaker {
   void open(Time now, Duration wait, std::string why);
   void believe(Time now, Duration wait, const std::string& why);
   void become(Time now, CircuitState next, std::string why);
+  Time break_end() const;
   Duration break_length();
 
   BreakerOptions options_;
@@ -132,6 +134,7 @@ class CircuitBreaker {
   std::uint32_t breaks_in_a_row_ = 0;
   Time open_until_{};
   std::optional<Time> suspected_until_;  // another relay's circuit is open
+  bool answered_ = false;                // by the broker, since that was heard of
   std::vector<Probe> probes_out_;        // of all generations, in the order of their deadlines
   std::uint32_t probes_sent_ = 0;
   std::uint32_t probes_good_ = 0;  // of this generation

@@ -74,7 +74,7 @@ struct CircuitNews {
   Kind kind = Kind::opened;
   Duration open_for{0};
   std::string reason;         // opened: why, for people
-  std::uint64_t verdict = 0;  // closed: the verdict that the probe was sent under
+  std::uint64_t verdict = 0;  // of a probe: the verdict that it was sent under
 };
 
 // What the relays of an outbox say together of one broker's circuit.

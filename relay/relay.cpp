@@ -1,6 +1,7 @@
 #include "relay/relay.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "relay/check.h"
@@ -12,6 +13,8 @@ constexpr std::size_t kIncidentsRemembered = 64;
 constexpr Duration kFullAgain = std::chrono::milliseconds{20};
 constexpr Duration kHintEcho = std::chrono::milliseconds{12};  // a hint may come before its commit
 constexpr Duration kLookAgainMin = std::chrono::microseconds{200};
+constexpr Duration kCourtesyMax = std::chrono::milliseconds{500};
+constexpr std::uint64_t kPatient = 4;  // verdicts
 
 DestinationOptions destination_options(const RelayOptions& options) {
   DestinationOptions result;
@@ -408,10 +411,12 @@ void Relay::notice_changes(Time now) {
   }
   if (recovered) recovered_ = kAllSettled;
   if (recovered) look_now_ = true;
-  if (!break_noticed_ && breaker_.state() == CircuitState::open && breaker_.allowance(now, 1) > 0) {
-    break_noticed_ = true;
+  const bool over = breaker_.state() == CircuitState::open && breaker_.allowance(now, 1) > 0;
+  if (over && !break_noticed_) {
     look_now_ = true;
+    probe_not_before_ = now + probe_courtesy();
   }
+  break_noticed_ = over;
   if (told_limit_ != ramp_.limit()) {
     told_limit_ = ramp_.limit();
     observer_.on_in_flight_limit(told_limit_);
@@ -432,7 +437,9 @@ void Relay::notice_circuit(const CircuitChange& change) {
 void Relay::spread(const CircuitChange& change) {
   if (!verdict_) return;
   if (change.to == CircuitState::open && !change.believed && !change.unsent) {
-    news_ = {CircuitNews::Kind::opened, change.next_probe, change.reason, 0};
+    const bool probed = change.from == CircuitState::half_open && verdict_->open;
+    news_ = {CircuitNews::Kind::opened, {}, change.reason, probed ? verdict_->number : 0};
+    news_open_until_ = clock_.now() + change.next_probe;
   } else if (change.to == CircuitState::closed) {
     news_.reset();
     breaker_.trust();
@@ -444,6 +451,17 @@ void Relay::spread(const CircuitChange& change) {
 bool Relay::probe_is_ours(Time now) const {
   if (breaker_.state() == CircuitState::closed) return true;
   return now < probe_ours_until_ || !verdict_ || !verdict_->open;
+}
+
+// Of the relays that would probe, those go first whose probe has failed the longest ago, and no two
+// at the same moment: else one that alone is cut off could be the one that probes, each time.
+Duration Relay::probe_courtesy() {
+  if (!verdict_ || !verdict_->open) return Duration{0};
+  const std::uint64_t since = our_verdict_ == 0 ? kPatient : verdict_->number - our_verdict_;
+  const double most = std::ldexp(1, -static_cast<int>(std::min(since, kPatient)));
+  const double share = random_.between(since < kPatient ? most / 2 : 0, most);
+  const Duration longest = std::min(kCourtesyMax, options_.breaker.break_duration / 10);
+  return Duration{std::llround(static_cast<double>(longest.count()) * share)};
 }
 
 Time Relay::next_wake(Time now) {
@@ -458,6 +476,8 @@ Time Relay::next_wake(Time now) {
   if (trust_until_) next = std::min(next, *trust_until_);
   const std::optional<Time> event = breaker_.next_event();
   if (event && *event > now) next = std::min(next, *event);
+  if (breaker_.state() == CircuitState::open && now < probe_not_before_)
+    next = std::min(next, probe_not_before_);
   if (now < throttled_until_) next = std::min(next, throttled_until_);
   if (now < submit_not_before_ && window_.ready() > 0) next = std::min(next, submit_not_before_);
   return next;

@@ -156,6 +156,7 @@ class Relay {
   void notice_circuit(const CircuitChange& change);
   void spread(const CircuitChange& change);
   bool probe_is_ours(Time now) const;
+  Duration probe_courtesy();
   Time next_wake(Time now);
   std::size_t holding() const;
 
@@ -197,6 +198,7 @@ class Relay {
     std::vector<Settlement> settlements;
     std::vector<Grave> graves;
     TurnRequest request;
+    Time news_open_until{};
     bool outcome_unknown = false;  // it may have been applied, and may have leased rows
   };
   std::optional<Pending> pending_;
@@ -219,6 +221,8 @@ class Relay {
   // What all relays of this outbox say of the circuit, as of the last turn; none if they don't.
   std::optional<SharedVerdict> verdict_;
   std::optional<CircuitNews> news_;  // for the others, with the next turn
+  Time news_open_until_{};           // opened: the end of that break
+  std::uint64_t our_verdict_ = 0;    // the number of the last one that we have told
   Time probe_ours_until_{};          // the store keeps the probe's place for us
 
   // When to look for rows.

@@ -94,6 +94,7 @@ void Relay::form_turn() {
   waiting_keys_.clear();
   pending.request.number = ++turn_number_;
   pending.request.circuit = std::exchange(news_, std::nullopt);
+  pending.news_open_until = news_open_until_;
   pending_ = std::move(pending);
 }
 
@@ -102,6 +103,10 @@ void Relay::form_turn() {
 void Relay::ask_for_rows(Time now) {
   TurnRequest& request = pending_->request;
   request.settlements = pending_->settlements;
+  if (request.circuit && request.circuit->kind == CircuitNews::Kind::opened) {
+    // The break goes on while the database is away.
+    request.circuit->open_for = std::max(pending_->news_open_until - now, Duration{0});
+  }
   LeaseRequest& lease = request.lease;
   lease.limit = lease_limit(now);
   lease.retry_limit = retry_limit(now, lease.limit);
@@ -176,6 +181,9 @@ void Relay::heed_verdict(const Turn& turn, Time before, Time now) {
   const std::optional<SharedVerdict> known = std::exchange(verdict_, turn.verdict);
   if (!verdict_) return breaker_.trust();
   if (verdict_->open) {
+    const bool is_new = !known || !known->open || known->number != verdict_->number;
+    const auto& told = pending_->request.circuit;
+    if (is_new && told && told->kind == CircuitNews::Kind::opened) our_verdict_ = verdict_->number;
     suspect(now);
     const LeaseRequest& asked = pending_->request.lease;
     const bool has_row = asked.limit == 0 || !turn.leased.empty();

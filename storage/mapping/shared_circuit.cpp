@@ -29,9 +29,10 @@ SharedVerdict SharedCircuit::verdict_for(std::int64_t self) const {
 bool SharedCircuit::take_in(const CircuitNews& news, std::int64_t self) {
   const bool opens = news.kind == CircuitNews::Kind::opened;
   // While a verdict stands only the relay that probes has something to add.
-  const bool overruled = open && probe_by != self && wait_of(self) > Duration{0};
-  const bool outdated = !open || news.verdict != static_cast<std::uint64_t>(number);
-  if (opens ? overruled : outdated) return false;
+  if (opens && open && probe_by != self && wait_of(self) > Duration{0}) return false;
+  // What a probe has found says something of the verdict that it was sent under.
+  const bool probed = !opens || news.verdict != 0;
+  if (probed && (!open || news.verdict != static_cast<std::uint64_t>(number))) return false;
   ++number;
   open = opens;
   break_left = opens ? news.open_for : Duration{0};

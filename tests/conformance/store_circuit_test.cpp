@@ -149,6 +149,18 @@ TEST_CASE("a late success does not end a verdict that came after it") {
   CHECK(verdict_of(done(relays.second.tell(closed(probed)))).open);
 }
 
+TEST_CASE("a late failure opens no verdict anew that another relay's probe has ended") {
+  Pair relays;
+  done(relays.first.tell(opened(15s)));
+  relays.outbox.fixture->advance(16s);
+  const SharedVerdict probed = verdict_of(done(relays.second.probe()));
+  relays.outbox.fixture->advance(11s);  // its place has run out
+  done(relays.first.tell(closed(verdict_of(done(relays.first.probe())))));
+  CircuitNews late = opened(15s);
+  late.verdict = probed.number;
+  CHECK_FALSE(verdict_of(done(relays.second.tell(late))).open);
+}
+
 TEST_CASE("what an operator closes is closed for all") {
   Pair relays;
   done(relays.first.tell(opened(15s)));

@@ -16,6 +16,8 @@ SETTINGS = {
     "retry": {"baseDelay": "2m", "maxDelay": "5m", "jitter": "none"},
 }
 
+SOON = {**SETTINGS, "retry": {"baseDelay": "50ms", "maxDelay": "200ms"}}
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def outbox(request, world):
@@ -83,6 +85,40 @@ def test_a_relay_killed_while_it_probes_is_replaced(world, outbox):
     receiver.wait_for_ids(ids, 60)
     until(lambda: all(relay.circuit() == "closed" for relay in others), 10, "circuits closed")
     all_settled(outbox)
+
+
+def cut_off(world, receiver, outbox, settings):
+    """A relay of that outbox whose way to the broker can be cut, and the proxy on it."""
+    way = world.proxy(receiver)
+    return world.relay(outbox, way, settings, name="cut"), way
+
+
+def test_a_relay_that_alone_is_cut_off_does_not_keep_the_others_from_recovery(world, outbox):
+    receiver = world.receiver()
+    receiver.rules({"status": 503})
+    cut, way = cut_off(world, receiver, outbox, SOON)
+    well = world.relay(outbox, receiver, SOON, name="well")
+    ids = insert(outbox, 1, 300)
+    until(lambda: cut.circuit() != "closed" != well.circuit(), 30, "both circuits open")
+    way.refuse()
+    tried = len(way.attempts())
+    until(lambda: len(way.attempts()) > tried, 30, "the one that is cut off has tried")
+    receiver.rules()
+    receiver.wait_for_ids(ids, 60)
+
+
+def test_a_relay_that_the_broker_answers_is_not_stopped_by_one_failure(world, outbox):
+    receiver = world.receiver()
+    cut, way = cut_off(world, receiver, outbox, SOON)
+    way.refuse()
+    insert(outbox, 1, 20)
+    until(lambda: cut.circuit() != "closed", 30, "the one that is cut off has opened")
+    well = world.relay(outbox, receiver, SOON, name="well")
+    receiver.wait_for_ids(insert(outbox, 100, 40), 30)
+    receiver.rules({"status": 503, "times": 1})
+    receiver.wait_for_ids(insert(outbox, 200, 40), 30)
+    assert any(request["answer"] == 503 for request in receiver.requests())
+    assert "circuit opened" not in well.log_text(), well.log_tail()
 
 
 def test_older_tables_are_no_obstacle_and_doctor_names_what_they_lack(world, server):

@@ -10,6 +10,7 @@ void JointCircuit::take_in(ProcessId who, const CircuitNews& news, Time now) {
     return;
   }
   if (open_ && prober_ != who && !may_probe(who, now)) return;
+  if (news.verdict != 0 && (!open_ || news.verdict != number_)) return;
   ++number_;
   open_ = true;
   break_ends_ = now + news.open_for;

@@ -185,6 +185,8 @@ void Relay::heed_verdict(const Turn& turn, Time before, Time now) {
     const auto& told = pending_->request.circuit;
     if (is_new && told && told->kind == CircuitNews::Kind::opened) our_verdict_ = verdict_->number;
     suspect(now);
+    // One row is enough for a relay that has just started to find out.
+    if (!known && options_.ramp_after_open) ramp_.restart();
     const LeaseRequest& asked = pending_->request.lease;
     const bool has_row = asked.limit == 0 || !turn.leased.empty();
     const bool granted = asked.probe && has_row && verdict_->wait <= Duration{0};

@@ -72,6 +72,7 @@ TEST_CASE("another relay's verdict is believed after one failure of our own, for
 
 TEST_CASE("another relay's verdict is not believed by one that the broker answers") {
   SharedWorld world;
+  world.run_for(10ms);
   world.stand(3, 9s);
   world.publisher.capacity = 6;
   world.add_rows(6);
@@ -113,6 +114,18 @@ TEST_CASE("who has told of the break lets others probe first, who has told of no
   CHECK(last.courtesy(8) >= 250ms);
 }
 
+TEST_CASE("a relay that starts while the circuit is open finds out with one row") {
+  SharedWorld world;
+  world.stand(3, 9s);
+  world.add_rows(50);
+  world.run_for(10ms);
+  CHECK(world.publisher.sent.size() == 1);
+  world.publisher.answer(Outcome::transport);
+  world.run_for(1s);
+  CHECK(world.publisher.sent.size() == 1);
+  CHECK(world.relay->status().circuit == CircuitState::open);
+}
+
 TEST_CASE("one failure opens nothing when no verdict stands, or none any more") {
   SharedWorld world;
   world.stand(3, 9s);
@@ -141,6 +154,7 @@ TEST_CASE("while another relay probes nothing is sent, and the next try is put o
 
 TEST_CASE("a row that came back by itself is no probe: its place has to be asked for") {
   SharedWorld world;
+  world.run_for(10ms);
   world.stand(1, 0s);
   world.publisher.capacity = 5;
   world.add_rows(5);

@@ -71,7 +71,11 @@ void LogObserver::on_turn(const TurnReport& turn) {
 }
 
 void LogObserver::tell_store(const TurnReport& turn) {
-  if (turn.status == TurnStatus::busy) return;
+  const bool busy = turn.status == TurnStatus::busy;
+  const Time now = clock_.now();
+  if (!busy) busy_since_.reset();
+  if (busy && !busy_since_) busy_since_ = now;
+  if (busy && now - *busy_since_ < kBusyMax) return;  // as others' writes make it
   if (turn.status == TurnStatus::committed) {
     if (store_usable_ != true) log_.info(store_usable_ ? "store usable again" : "store usable");
     store_usable_ = true;
@@ -82,7 +86,10 @@ void LogObserver::tell_store(const TurnReport& turn) {
   if (store_usable_ == false && fingerprint == store_fingerprint_) return;
   const LogLevel level = turn.status == TurnStatus::unusable ? LogLevel::error : LogLevel::warn;
   const LogField field("error", turn.error);
-  log_.write(level, "store not usable: nothing is leased", {&field, 1});
+  log_.write(level,
+             busy ? "store busy for too long: nothing is leased, nothing is settled"
+                  : "store not usable: nothing is leased",
+             {&field, 1});
   store_usable_ = false;
   store_fingerprint_ = std::move(fingerprint);
 }

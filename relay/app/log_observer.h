@@ -27,6 +27,7 @@ struct RunCounts {
 class LogObserver final : public RelayObserver {
  public:
   static constexpr Duration kWindow = std::chrono::seconds{10};
+  static constexpr Duration kBusyMax = std::chrono::seconds{10};  // without a line
   static constexpr std::uint32_t kDeadLettersInWindow = 10;
 
   // The log and the clock outlive the observer.
@@ -70,6 +71,7 @@ class LogObserver final : public RelayObserver {
   FingerprintLimit store_errors_{kWindow};
   LineLimit dead_letters_{kDeadLettersInWindow, kWindow};
   std::optional<bool> store_usable_;
+  std::optional<Time> busy_since_;
   bool paused_ = false;
   std::string store_fingerprint_;
   Duration next_probe_{0};

@@ -263,6 +263,26 @@ TEST_CASE_FIXTURE(ObserverFixture, "the store has one line per change, and busy 
   CHECK(said[0]["level"] == "warn");
 }
 
+TEST_CASE_FIXTURE(ObserverFixture, "a store that others keep busy for long has a line") {
+  turn(TurnStatus::committed);
+  for (int second = 0; second < 10; ++second) {
+    turn(TurnStatus::busy, "canceling statement due to lock timeout");
+    clock.pass(seconds{1});
+  }
+  CHECK(take().size() == 1);  // that it was usable
+  turn(TurnStatus::busy, "canceling statement due to lock timeout");
+  turn(TurnStatus::busy, "canceling statement due to lock timeout");
+  auto said = take();
+  REQUIRE(said.size() == 1);
+  CHECK(said[0]["level"] == "warn");
+  CHECK(said[0]["error"] == "canceling statement due to lock timeout");
+  turn(TurnStatus::committed);
+  CHECK(take().size() == 1);
+  clock.pass(seconds{20});
+  turn(TurnStatus::busy);
+  CHECK(take().empty());
+}
+
 TEST_CASE_FIXTURE(ObserverFixture, "isolated, fenced and taken-over rows are told") {
   turn(TurnStatus::committed);
   take();

@@ -219,7 +219,7 @@ void check_key_index(Connection& connection, const Sql& sql, Findings& findings)
        .why = "With relay.ordering: key the relay asks for the rows of each key, and reads the "
               "whole table for it.",
        .fix_kind = FixKind::sql,
-       .fix = fmt::format("CREATE INDEX CONCURRENTLY {} ON {} ({}, {}){};",
+       .fix = fmt::format("CREATE INDEX {}{} ON {} ({}, {}){};", sql.table().concurrently(),
                           quoted(index_names(sql.mapping()).open_key), sql.table().qualified(),
                           quoted(key), quoted(sql.mapping().order),
                           where == "true" ? "" : " WHERE " + where)});

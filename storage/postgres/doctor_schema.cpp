@@ -155,6 +155,8 @@ bool is_index(const SchemaPart& part) {
 
 void check_indexes(Connection& connection, const Found& found, const std::vector<SchemaPart>& parts,
                    Findings& findings) {
+  // So that the application can go on writing; of a partitioned table the server can't.
+  const std::string concurrently = found.kind == "p" ? "" : "CONCURRENTLY ";
   for (const SchemaPart& part : parts) {
     if (!is_index(part)) continue;
     const auto present = index_form(connection, found.schema, part.name, found.table);
@@ -173,14 +175,13 @@ void check_indexes(Connection& connection, const Found& found, const std::vector
         .why = "To find the rows that are due, the relay reads the whole table.",
         .fix_kind = FixKind::sql,
         .fix = part.statement};
-    // So that the application can go on writing.
     const auto create = finding.fix.find("CREATE INDEX ");
-    finding.fix.insert(create + 13, "CONCURRENTLY ");
+    finding.fix.insert(create + 13, concurrently);
     std::replace(finding.fix.begin(), finding.fix.end(), '\n', ' ');
     if (present) {
-      finding.fix =
-          fmt::format("DROP INDEX CONCURRENTLY {}.{}; ", quoted(found.schema), quoted(part.name)) +
-          finding.fix;
+      finding.fix = fmt::format("DROP INDEX {}{}.{}; ", concurrently, quoted(found.schema),
+                                quoted(part.name)) +
+                    finding.fix;
     }
     findings.push_back(std::move(finding));
   }

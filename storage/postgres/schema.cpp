@@ -243,9 +243,9 @@ std::vector<SchemaPart> foreign_index_parts(const Table& table) {
   if (table.mapping.order != table.mapping.row_key())
     order += ", " + quoted(table.mapping.row_key());
   const std::string where = sql.is_pending("");
-  return {
-      {name, fmt::format("CREATE INDEX CONCURRENTLY IF NOT EXISTS {} ON {} ({}){};", quoted(name),
-                         table.qualified(), order, where == "true" ? "" : " WHERE " + where)}};
+  return {{name, fmt::format("CREATE INDEX {}IF NOT EXISTS {} ON {} ({}){};", table.concurrently(),
+                             quoted(name), table.qualified(), order,
+                             where == "true" ? "" : " WHERE " + where)}};
 }
 
 std::string complete_ddl(const StoreSettings& settings) {

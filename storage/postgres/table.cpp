@@ -35,10 +35,31 @@ std::string order_of(const Table& table) {
 void require_key(Connection& connection, const Table& table) {
   const std::string& key = table.mapping.row_key();
   if (is_unique(connection, table.oid, key)) return;
+  if (table.partitioned) {
+    throw Unusable(fmt::format(
+        "the column {} of the table {} in {} may repeat in another partition: partition it by {} "
+        "(PARTITION BY RANGE ({}) or HASH) rather than by something else",
+        key, table.mapping.table, connection.label(), key, quoted(key)));
+  }
   throw Unusable(
       fmt::format("the column {} of the table {} in {} may repeat: CREATE UNIQUE INDEX "
                   "CONCURRENTLY ON {} ({});",
                   key, table.mapping.table, connection.label(), table.qualified(), quoted(key)));
+}
+
+// What is unique in a table may stand in one that inherits from it as well.
+void require_no_heirs(Connection& connection, const Table& table) {
+  if (table.partitioned) return;
+  Rows heirs = ask(connection,
+                   "SELECT inhrelid::regclass::text FROM pg_catalog.pg_inherits "
+                   "WHERE inhparent = $1::int8::oid ORDER BY 1 LIMIT 1",
+                   table.oid);
+  if (!heirs.next()) return;
+  throw Unusable(
+      fmt::format("the column {} of the table {} in {} may repeat in a table that inherits from "
+                  "it: ALTER TABLE {} NO INHERIT {};",
+                  table.mapping.row_key(), table.mapping.table, connection.label(), heirs.text(0),
+                  table.qualified()));
 }
 
 // Due times of an own table are compared by the server.
@@ -160,11 +181,13 @@ Table require_outbox(Connection& connection, const StoreSettings& settings) {
   Table table;
   table.schema = found.schema;
   table.oid = found.oid;
+  table.partitioned = found.kind == "p";
   table.columns = columns_of(connection, found.oid);
   mapping.table = found.table;
   table.mapping = resolve(std::move(mapping), table.columns);
   table.mapping.order = order_of(table);
   require_key(connection, table);
+  require_no_heirs(connection, table);
   require_times(table);
   require_order(connection, table);
   require_no_rules(connection, table);

@@ -18,6 +18,7 @@ struct Table {
   std::int64_t oid = 0;
   Mapping mapping;  // names as the table spells them; its `table` is the key of the relay's rows
   std::vector<TableColumn> columns;
+  bool partitioned = false;
 
   // A column's type as SQL spells it; empty if there is no such column.
   std::string type_of(const std::string& column) const;
@@ -26,6 +27,8 @@ struct Table {
   std::string beside(const std::string& name) const {
     return quoted(relay_schema.empty() ? schema : relay_schema) + "." + name;
   }
+  // In CREATE INDEX, so that the application can go on writing: not where the server can't do that.
+  const char* concurrently() const { return partitioned ? "" : "CONCURRENTLY "; }
   // Like Mapping's; a due time is needed as a type that holds one.
   bool holds_failed() const;
 };

@@ -132,6 +132,41 @@ TEST_CASE("a sequence of numbers that are no places is refused at the start") {
   CHECK(deliver_all(relay, table) == Ids{"b", "a"});
 }
 
+TEST_CASE("a table is refused whose keys may stand in another one as well") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id integer PRIMARY KEY, type text, content text, processedon timestamptz)",
+      "dotnet");
+  CHECK(refusal_of(table) == "");
+  table.run("CREATE TABLE {0}_2026 (PRIMARY KEY (id)) INHERITS ({0})");
+  CHECK(refusal_of(table).find("_2026 NO INHERIT ") != std::string::npos);
+  table.run("ALTER TABLE {0}_2026 NO INHERIT {0}");
+  CHECK(refusal_of(table) == "");
+}
+
+TEST_CASE("a partitioned table has to be divided by what its rows are known by") {
+  ForeignTable table(
+      "CREATE TABLE {0} (id integer, type text, content text, processedon timestamptz, "
+      "occurredon timestamptz DEFAULT now(), PRIMARY KEY (id, occurredon)) "
+      "PARTITION BY RANGE (occurredon)",
+      "dotnet");
+  CHECK(refusal_of(table).find("PARTITION BY RANGE (\"id\")") != std::string::npos);
+  table.run("DROP TABLE {0}");
+  table.run(
+      "CREATE TABLE {0} (id integer PRIMARY KEY, type text, content text, processedon timestamptz) "
+      "PARTITION BY HASH (id)");
+  for (const char* part : {"0", "1"}) {
+    table.run(
+        fmt::format("CREATE TABLE {{0}}_{0} PARTITION OF {{0}} "
+                    "FOR VALUES WITH (MODULUS 2, REMAINDER {0})",
+                    part));
+  }
+  table.run("INSERT INTO {0} SELECT n, 't', '1', NULL FROM generate_series(1, 9) AS n");
+  CHECK(refusal_of(table) == "");
+  Turns relay(table);
+  CHECK(deliver_all(relay, table).size() == 9);
+  CHECK(table.number("SELECT count(*) FROM {0} WHERE processedon IS NULL") == 0);
+}
+
 TEST_CASE("a rule in the place of the relay's statements is named at the start") {
   ForeignTable table(
       "CREATE TABLE {0} (id text PRIMARY KEY, type text, content text, processedon timestamptz)",

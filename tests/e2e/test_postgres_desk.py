@@ -122,6 +122,24 @@ def test_doctor_names_what_is_wrong_and_its_fix_mends_it(outbox, harm, code):
     assert serious(outbox.doctor()[1]) == set(), findings[code]["fix"]
 
 
+def test_doctor_s_fix_fits_a_partitioned_table(outbox):
+    """Where CONCURRENTLY is no choice."""
+    outbox.sql("ALTER TABLE outbox_messages RENAME TO one; "
+               "CREATE TABLE outbox_messages (LIKE one INCLUDING DEFAULTS INCLUDING IDENTITY, "
+               "PRIMARY KEY (sequence)) PARTITION BY RANGE (sequence); "
+               "CREATE TABLE part PARTITION OF outbox_messages DEFAULT; DROP TABLE one")
+    assert outbox.command("init", "--apply").returncode == 0
+    for harm, code in (("DROP INDEX outbox_messages_failed", "index_missing"),
+                       ("ALTER INDEX outbox_messages_failed RENAME TO outbox_messages_odd;"
+                        "ALTER INDEX outbox_messages_dead RENAME TO outbox_messages_failed;"
+                        "ALTER INDEX outbox_messages_odd RENAME TO outbox_messages_dead",
+                        "index_unfit")):
+        outbox.sql(harm)
+        while code in (findings := outbox.doctor()[1]):
+            apply(outbox, findings[code])
+        assert serious(findings) == set(), findings
+
+
 def test_a_wrong_index_is_named_with_the_plan(outbox):
     outbox.sql("DROP INDEX outbox_messages_pending;"
                "CREATE INDEX other ON outbox_messages (status, next_attempt_on_utc);"

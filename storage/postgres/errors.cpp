@@ -21,10 +21,10 @@ bool is_lost(const std::string& state) {
          is_one_of(state, {"57P01", "57P02", "57P03", "57P05", "25P03", "40003"});
 }
 
-// A table or column went away, a cached plan does not fit, or a pooler has given the statement to
-// another session.
+// A table or column went away or has another type, a cached plan does not fit, or a pooler has
+// given the statement to another session: the server does not understand what it did before.
 bool is_schema_change(const std::string& state, const std::string& text) {
-  return is_one_of(state, {"42P01", "42703", "26000", "42P05"}) ||
+  return (state.starts_with("42") && state != "42501") || state == "26000" ||
          (state == "0A000" && text.find("cached plan") != std::string::npos);
 }
 

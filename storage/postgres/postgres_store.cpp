@@ -81,10 +81,10 @@ Turn PostgresStore::turn(const TurnRequest& request) {
     return busy(error.what());
   } catch (const SchemaChanged& error) {
     close();
+    const int changes = count_schema_change(request.number);
     // On a new connection again: not our statements are out of date, but a row's own trigger.
-    if (schema_changed_ == request.number) careful_turns_ = kCarefulTurns;
-    schema_changed_ = request.number;
-    return busy(error.what());
+    if (changes > 1) careful_turns_ = kCarefulTurns;
+    return changes > 3 ? refuse(TurnStatus::failed, error.what()) : busy(error.what());
   } catch (const Unusable& error) {
     close();
     return refuse(TurnStatus::unusable, error.what());

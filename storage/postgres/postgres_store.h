@@ -62,6 +62,11 @@ class PostgresStore final : public OutboxStore {
   bool begin_writing(Work& work);
   void settle(Work& work);
   void write_again(Work& work);
+  int count_schema_change(std::uint64_t turn) {
+    schema_changes_ = schema_changed_ == turn ? schema_changes_ + 1 : 1;
+    schema_changed_ = turn;
+    return schema_changes_;
+  }
   bool is_due_again(Time now) const;
   void tell(Work& work);
   bool may_lease(Work& work);
@@ -100,6 +105,7 @@ class PostgresStore final : public OutboxStore {
   Time tried_again_{};
   std::optional<std::uint64_t> last_written_;    // number of the last turn that tried to write
   std::optional<std::uint64_t> schema_changed_;  // number of the last turn that met that
+  int schema_changes_ = 0;                       // in a row, of that turn
   bool leases_lost_ = false;
 
   // After a failure to connect: why, and when the next try is due.

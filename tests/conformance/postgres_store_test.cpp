@@ -71,6 +71,32 @@ TEST_CASE("a row whose trigger names what is not there spoils no other") {
   CHECK(done(relay.turn()).leased.empty());
 }
 
+TEST_CASE("a column that gets another type while the relay runs is read as what it is now") {
+  Postgres outbox;
+  outbox.insert({"a"});
+  Client relay(outbox.fixture);
+  CHECK(ids_of(done(relay.turn())) == Ids{"a"});
+  outbox.insert({"b"});
+  outbox.run("ALTER TABLE {0}.outbox_messages ALTER headers TYPE jsonb USING headers::jsonb");
+  Turn turn = relay.turn();
+  for (int tries = 0; turn.status == TurnStatus::busy && tries < 5; ++tries) turn = relay.turn();
+  CHECK(ids_of(done(std::move(turn))) == Ids{"b"});
+}
+
+TEST_CASE("tables that stay other than they should be are not asked as fast as possible") {
+  Postgres outbox;
+  outbox.insert({"a"});
+  Client relay(outbox.fixture);
+  outbox.run("ALTER TABLE {0}.outbox_relay_leases RENAME COLUMN noted TO odd");
+  Turn turn = relay.turn();
+  for (int tries = 0; turn.status == TurnStatus::busy && tries < 9; ++tries)
+    turn = relay.repeat({});
+  CHECK(turn.status == TurnStatus::failed);
+  CHECK(turn.error.find("noted") != std::string::npos);
+  outbox.run("ALTER TABLE {0}.outbox_relay_leases RENAME COLUMN odd TO noted");
+  CHECK(ids_of(done(relay.repeat({}))) == Ids{"a"});
+}
+
 TEST_CASE("a table that lost a column is unusable until it is mended") {
   Postgres outbox;
   outbox.insert({"a"});

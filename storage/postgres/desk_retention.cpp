@@ -16,7 +16,8 @@ constexpr std::int64_t kLookedAtOnce = 1000;
 constexpr int kLooksMax = 20;  // on one connection, which costs more than a look
 constexpr std::size_t kRemovedAtOnce = 5000;
 constexpr auto kThoroughInterval = std::chrono::hours{24};
-constexpr int kRest = 2;  // a clean-up works at most a third of the time
+constexpr int kRest = 2;           // a clean-up works at most a third of the time
+constexpr int kRestAfterLook = 9;  // and a tenth while it finds nothing, since nothing waits for it
 constexpr auto kRestMin = std::chrono::milliseconds{1};
 constexpr auto kBusyRest = std::chrono::milliseconds{20};
 
@@ -122,7 +123,9 @@ CleanStep Cleaner::take_step(const CleanRequest& request) {
     require_adopted(desk_->connection, desk_->sql);
     desk_->connection.begin_work();
     CleanStep step = run_stage(request);
-    step.rest = std::max<Duration>(kRest * (PaceClock::now() - begun), kRestMin);
+    const bool idle = over_.empty() && step.removed() == 0;
+    step.rest =
+        std::max<Duration>((idle ? kRestAfterLook : kRest) * (PaceClock::now() - begun), kRestMin);
     return step;
   }
   under_way_ = false;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "storage/mapping/states.h"
+#include "storage/postgres/row_reader.h"
 
 namespace outbox::postgres {
 namespace {
@@ -15,6 +17,7 @@ constexpr std::size_t kChunkMin = 32;
 constexpr std::size_t kChunkMax = 1000;
 constexpr std::size_t kBudgetFactor = 10;
 constexpr std::size_t kBudgetMin = 1000;
+constexpr std::array kBeside{state::kFailed, state::kPending};
 constexpr auto kOddInterval = std::chrono::seconds{1};
 // A due time farther ahead than its own delay, by more than this, was set by a clock that has since
 // been put back.
@@ -42,6 +45,17 @@ std::string outbox_sql(const Sql& sql, const std::string& from, const std::strin
       "SELECT {} FROM (SELECT * FROM {} WHERE {}{} ORDER BY {} LIMIT $3) AS o {} "
       "ORDER BY {}",
       candidate_columns(sql, sql.due()), from, where, sql.with_key(), order, sql.beside(), order);
+}
+
+// The same for fresh rows, with their versions and all that messages are made of, where nobody has
+// leased them.
+std::string inline_sql(const Sql& sql, const std::string& where, const std::string& payload_max) {
+  return fmt::format(
+      "SELECT {}, o.outbox_relay_version, {} FROM (SELECT o.*, o.xmin AS outbox_relay_version "
+      "FROM {} WHERE {} AND {}{} ORDER BY {} LIMIT $3) AS o {} ORDER BY {}",
+      candidate_columns(sql, sql.due()),
+      message_columns(sql, payload_max, "l.row_key IS NULL AND r.row_key IS NULL"), sql.from(),
+      where, sql.is_pending(), sql.with_key(), sql.order(), sql.beside(), sql.order());
 }
 
 std::string outbox_sql(const Sql& sql, const std::string& where, const std::string& order) {
@@ -121,6 +135,15 @@ std::vector<Candidate> read_all(Rows rows) {
   return result;
 }
 
+// What was asked for ahead, if it is what is needed now.
+template <class Asked, class Position>
+std::optional<Asked> take(std::optional<Asked>& asked, const std::optional<Position>& from,
+                          std::size_t chunk) {
+  std::optional<Asked> taken = std::exchange(asked, std::nullopt);
+  if (taken && (taken->from != from || taken->chunk != chunk)) taken.reset();
+  return taken;
+}
+
 // Adds what it takes to read on to a walk's cost.
 template <class Position>
 class Timer {
@@ -172,7 +195,11 @@ Candidates::Candidates(Connection& connection, const Sql& sql)
            fmt::format("SELECT {} FROM {} {} WHERE {} = {} AND {} IN ('{}', '{}')",
                        candidate_columns(sql, sql.due()), sql.from(), sql.beside(), sql.row_key(),
                        sql.as_key("$3"), sql.whole_state(), state::kPending, state::kFailed)),
-      next_due_(connection, next_due_sql(sql)) {}
+      next_due_(connection, next_due_sql(sql)) {
+  if (!sql.is_one_range()) return;
+  inline_first_.emplace(connection, inline_sql(sql, "true", "$4"));
+  inline_from_.emplace(connection, inline_sql(sql, sql.at_or_after("$4", "$5"), "$6"));
+}
 
 void Candidates::begin(Time now, ServerTime server, std::size_t wanted) {
   now_ = now;
@@ -182,6 +209,67 @@ void Candidates::begin(Time now, ServerTime server, std::size_t wanted) {
   due_seen_ = false;
   fresh_.begin(now);
   due_.begin(now);
+  asked_fresh_.reset();
+  asked_due_.reset();
+  asked_beside_.clear();
+}
+
+void Candidates::send_ahead(std::uint64_t inline_max) {
+  const bool holds_failed = sql_.table().holds_failed();
+  const Query& fresh = fresh_.position() ? pending_from_ : pending_first_;
+  const Query& due = due_.position() ? failed_from_ : failed_first_;
+  if (!beside_.is_prepared() || !fresh.is_prepared()) return;
+  if (holds_failed && !due.is_prepared()) return;
+  for (const char* name : kBeside) asked_beside_.emplace(name, ask_beside(name));
+  const std::size_t chunk = first_chunk();
+  if (holds_failed) asked_due_.emplace(due_.position(), chunk, ask_due(chunk));
+  if (!may_inline()) inline_max = 0;
+  asked_fresh_.emplace(fresh_.position(), chunk,
+                       inline_max > 0 ? ask_fresh_inline(chunk, inline_max) : ask_fresh(chunk),
+                       inline_max);
+}
+
+std::size_t Candidates::first_chunk() const {
+  return std::clamp(wanted_ + 1, kChunkMin, kChunkMax);
+}
+
+Ahead Candidates::ask_fresh(std::size_t chunk) {
+  const auto& from = fresh_.position();
+  return from ? pending_from_.send(outbox_, server_, chunk, from->number, from->tie)
+              : pending_first_.send(outbox_, server_, chunk);
+}
+
+bool Candidates::may_inline() const { return inline_first_.has_value(); }
+
+Ahead Candidates::ask_fresh_inline(std::size_t chunk, std::uint64_t inline_max) {
+  const auto& from = fresh_.position();
+  return from ? inline_from_->send(outbox_, server_, chunk, from->number, from->tie, inline_max)
+              : inline_first_->send(outbox_, server_, chunk, inline_max);
+}
+
+std::vector<Candidate> Candidates::read_inline(Asked<Place> asked) {
+  std::vector<Candidate> result;
+  loaded_.emplace(asked.rows.rows());
+  result.reserve(static_cast<std::size_t>(loaded_->size()));
+  while (loaded_->next()) {
+    Candidate candidate = read(*loaded_);
+    candidate.version = loaded_->transaction(kMessageColumns - 1);
+    const bool whole = !candidate.holder && !candidate.noted;
+    if (whole && candidate.payload_size <= asked.inline_max) candidate.loaded = loaded_->row();
+    result.push_back(std::move(candidate));
+  }
+  return result;
+}
+
+Ahead Candidates::ask_due(std::size_t chunk) {
+  const auto& from = due_.position();
+  return from ? failed_from_.send(outbox_, server_, chunk, from->due)
+              : failed_first_.send(outbox_, server_, chunk);
+}
+
+Ahead Candidates::ask_beside(const char* state) {
+  const std::size_t limit = std::max(kBudgetMin, kBudgetFactor * wanted_);
+  return beside_.send(outbox_, server_, limit, state);
 }
 
 void Candidates::start_over() {
@@ -191,15 +279,17 @@ void Candidates::start_over() {
 
 void Candidates::walk_fresh(const Visitor& visitor) {
   const std::size_t budget = std::max(kBudgetMin, kBudgetFactor * wanted_);
-  std::size_t chunk = std::clamp(wanted_ + 1, kChunkMin, kChunkMax);
+  std::size_t chunk = first_chunk();
   for (std::size_t seen = 0; seen < budget && !visitor.enough();) {
     std::vector<Candidate> found;
     {
       const Timer<Place> timer(fresh_);
-      const auto limit = static_cast<std::int64_t>(chunk);
-      const auto& from = fresh_.position();
-      found = read_all(from ? pending_from_.rows(outbox_, server_, limit, from->number, from->tie)
-                            : pending_first_.rows(outbox_, server_, limit));
+      auto asked = take(asked_fresh_, fresh_.position(), chunk);
+      if (asked && asked->inline_max > 0) {
+        found = read_inline(std::move(*asked));
+      } else {
+        found = read_all(asked ? asked->rows.rows() : ask_fresh(chunk).rows());
+      }
     }
     const bool last = found.size() < chunk;
     seen += found.size();
@@ -233,15 +323,13 @@ void Candidates::walk_index(const Visitor& visitor) {
     return;
   }
   const std::size_t budget = std::max(kBudgetMin, kBudgetFactor * wanted_);
-  std::size_t chunk = std::clamp(wanted_ + 1, kChunkMin, kChunkMax);
+  std::size_t chunk = first_chunk();
   for (std::size_t seen = 0; seen < budget && !visitor.enough();) {
     std::vector<Candidate> found;
     {
       const Timer<DuePlace> timer(due_);
-      const auto limit = static_cast<std::int64_t>(chunk);
-      const auto& from = due_.position();
-      found = read_all(from ? failed_from_.rows(outbox_, server_, limit, from->due)
-                            : failed_first_.rows(outbox_, server_, limit));
+      auto asked = take(asked_due_, due_.position(), chunk);
+      found = read_all(asked ? asked->rows.rows() : ask_due(chunk).rows());
     }
     const bool last = found.size() < chunk;
     seen += found.size();
@@ -281,10 +369,11 @@ bool Candidates::visit_all(Rows rows, const Visitor& visitor) {
 
 // Rows whose state is kept beside them, because the outbox's own can't be written.
 void Candidates::walk_beside(const Visitor& visitor) {
-  const auto limit = static_cast<std::int64_t>(std::max(kBudgetMin, kBudgetFactor * wanted_));
-  for (const char* name : {state::kFailed, state::kPending}) {
+  for (const char* name : kBeside) {
     if (visitor.enough()) return;
-    std::vector<Candidate> found = read_all(beside_.rows(outbox_, server_, limit, name));
+    const auto asked = asked_beside_.extract(name);
+    std::vector<Candidate> found =
+        read_all(asked ? asked.mapped().rows() : ask_beside(name).rows());
     std::erase_if(found, [this](const Candidate& one) {
       return one.due && *one.due > server_ && !is_absurd(one);
     });

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,9 @@ struct Candidate {
   std::optional<ServerTime> due;
   std::optional<std::int64_t> last_delay_ms;
   bool asked_to_wait = false;  // by the application, until later
+  // Read with all that a message is made of: the row of Candidates::loaded(), and its version.
+  std::optional<int> loaded;
+  std::optional<TransactionId> version;
 };
 
 // What the visitor made of a candidate.
@@ -56,6 +60,14 @@ class Candidates {
 
   // Before the walks of one selection. `wanted`: how many rows it is about.
   void begin(Time now, ServerTime server, std::size_t wanted);
+  // Sends what the walks of fresh and of due rows begin with, so that they do not wait for it one
+  // by one. `inline_max`: payloads of fresh rows up to that size are read at once; 0: none are.
+  void send_ahead(std::uint64_t inline_max);
+  // The columns of a message begin at kMessageColumns.
+  Rows& loaded() { return *loaded_; }
+  // They take memory.
+  void unload() { loaded_.reset(); }
+  static constexpr int kMessageColumns = 13;
 
   // Never-failed rows in the order of the table.
   void walk_fresh(const Visitor& visitor);
@@ -85,6 +97,22 @@ class Candidates {
   std::optional<ServerTime> next_due();
 
  private:
+  // A chunk that was asked for before its walk needed it.
+  template <class Position>
+  struct Asked {
+    std::optional<Position> from;
+    std::size_t chunk = 0;
+    Ahead rows;
+    std::uint64_t inline_max = 0;
+  };
+
+  std::size_t first_chunk() const;
+  Ahead ask_fresh(std::size_t chunk);
+  bool may_inline() const;
+  Ahead ask_fresh_inline(std::size_t chunk, std::uint64_t inline_max);
+  std::vector<Candidate> read_inline(Asked<Place> asked);
+  Ahead ask_due(std::size_t chunk);
+  Ahead ask_beside(const char* state);
   bool visit_all(Rows rows, const Visitor& visitor);
   void walk_beside(const Visitor& visitor);
   void walk_odd(const Visitor& visitor);
@@ -95,6 +123,8 @@ class Candidates {
   std::string outbox_;
   Query pending_first_;
   Query pending_from_;
+  std::optional<Query> inline_first_;
+  std::optional<Query> inline_from_;
   Query failed_first_;
   Query failed_from_;
   Query dueless_;
@@ -115,6 +145,10 @@ class Candidates {
   std::size_t wanted_ = 0;
   bool fresh_seen_ = false;
   bool due_seen_ = false;
+  std::optional<Rows> loaded_;
+  std::optional<Asked<Place>> asked_fresh_;
+  std::optional<Asked<DuePlace>> asked_due_;
+  std::map<std::string, Ahead> asked_beside_;  // by state
 };
 
 }  // namespace outbox::postgres

@@ -284,8 +284,9 @@ void Connection::check_usable(const PGresult* failed) {
 
 // Without a name: what `sql` says.
 std::size_t Connection::queue(const std::string& name, const std::string& sql, const Bound& bound) {
-  if (queued_ == 0 && libpq().PQenterPipelineMode(connection_.get()) == 0)
+  if (!pipelining_ && libpq().PQenterPipelineMode(connection_.get()) == 0)
     lose(tidy(libpq().PQerrorMessage(connection_.get())));
+  pipelining_ = true;
   const auto count = static_cast<int>(bound.values.size());
   const int ok =
       name.empty()
@@ -295,33 +296,41 @@ std::size_t Connection::queue(const std::string& name, const std::string& sql, c
           : libpq().PQsendQueryPrepared(connection_.get(), name.c_str(), count, bound.values.data(),
                                         bound.lengths.data(), bound.formats.data(), 1);
   if (ok == 0) lose(tidy(libpq().PQerrorMessage(connection_.get())));
-  return answers_.size() + queued_++;
+  sent_all_ = false;
+  return queued_++;
 }
 
-// Sends what was queued, and waits for all of it. What comes after a statement that failed is not
-// executed by the server.
-void Connection::finish_queue() {
-  if (std::exchange(queued_, 0) == 0) return;
+void Connection::send_queue() {
+  if (std::exchange(sent_all_, true)) return;
   sent(libpq().PQpipelineSync(connection_.get()));
-  Result failed;
-  while (true) {
-    Result next = next_result();
-    if (!next) {
-      check_usable(failed.get());
-      continue;  // on to the next statement
-    }
-    const auto status = libpq().PQresultStatus(next.get());
-    if (status == PGRES_PIPELINE_SYNC) break;
-    if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE) {
-      if (!failed) failed = std::move(next);
-      check_usable(failed.get());
-    } else if (status != PGRES_PIPELINE_ABORTED) {
-      answers_.push_back(std::move(next));
-    }
+  ++syncs_;
+}
+
+// Of the next queued statement, or the end of what was sent together.
+void Connection::read_answer() {
+  Result next = next_result();
+  if (!next) return check_usable(failed_.get());  // on to the next statement
+  const auto status = libpq().PQresultStatus(next.get());
+  if (status == PGRES_PIPELINE_SYNC) {
+    --syncs_;
+  } else if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE) {
+    if (!failed_) failed_ = std::move(next);
+    check_usable(failed_.get());
+  } else if (status != PGRES_PIPELINE_ABORTED) {
+    answers_.push_back(std::move(next));
   }
+}
+
+// What comes after a statement that failed is not executed by the server.
+void Connection::finish_queue() {
+  if (!pipelining_) return;
+  send_queue();
+  while (syncs_ > 0) read_answer();
   if (libpq().PQexitPipelineMode(connection_.get()) == 0)
     lose(tidy(libpq().PQerrorMessage(connection_.get())));
-  if (failed) check(failed.get());
+  pipelining_ = false;
+  queued_ = answers_.size();
+  if (const Result failed = std::move(failed_)) check(failed.get());
 }
 
 std::size_t Connection::queue_prepared(const std::string& name, const Bound& bound) {
@@ -330,8 +339,11 @@ std::size_t Connection::queue_prepared(const std::string& name, const Bound& bou
 }
 
 Result Connection::take(std::size_t number) {
-  finish_queue();
-  RELAY_CHECK(number < answers_.size() && answers_[number]);
+  RELAY_CHECK(number < queued_);
+  send_queue();
+  while (!failed_ && answers_.size() <= number) read_answer();
+  if (failed_ || answers_.size() == queued_) finish_queue();
+  RELAY_CHECK(answers_[number]);
   return std::move(answers_[number]);
 }
 
@@ -359,7 +371,7 @@ void Connection::prepare(const std::string& name, const std::string& sql,
 }
 
 Result Connection::run_prepared(const std::string& name, const Bound& bound) {
-  if (queued_ > 0) return take(queue(name, {}, bound));
+  if (is_queueing()) return take(queue(name, {}, bound));
   sent(libpq().PQsendQueryPrepared(connection_.get(), name.c_str(),
                                    static_cast<int>(bound.values.size()), bound.values.data(),
                                    bound.lengths.data(), bound.formats.data(), 1));
@@ -367,7 +379,7 @@ Result Connection::run_prepared(const std::string& name, const Bound& bound) {
 }
 
 Result Connection::run(const std::string& sql, const Bound& bound) {
-  if (queued_ > 0) return take(queue({}, sql, bound));
+  if (is_queueing()) return take(queue({}, sql, bound));
   sent(libpq().PQsendQueryParams(
       connection_.get(), sql.c_str(), static_cast<int>(bound.values.size()), bound.types.data(),
       bound.values.data(), bound.lengths.data(), bound.formats.data(), 1));
@@ -380,6 +392,8 @@ void Connection::begin(bool read_only) {
   const std::string sql =
       fmt::format("BEGIN ISOLATION LEVEL READ COMMITTED READ {}", read_only ? "ONLY" : "WRITE");
   answers_.clear();
+  queued_ = 0;
+  committing_.reset();
   if (prepares_) {
     queue({}, sql, {});
   } else {
@@ -387,9 +401,16 @@ void Connection::begin(bool read_only) {
   }
 }
 
+void Connection::send_commit() {
+  if (!prepares_) return;
+  committing_ = queue({}, "COMMIT", {});
+  send_queue();
+}
+
 void Connection::commit() {
+  if (!committing_ && is_queueing()) send_commit();
   const std::string tag =
-      queued_ > 0 ? libpq().PQcmdStatus(run("COMMIT", {}).get()) : command("COMMIT");
+      committing_ ? libpq().PQcmdStatus(take(*committing_).get()) : command("COMMIT");
   if (tag != "COMMIT") {
     throw ServerError(fmt::format("{}: the transaction was undone instead of committed", label()),
                       "");

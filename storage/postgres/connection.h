@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -77,13 +78,17 @@ class Connection {
   Result run(const std::string& sql, const Bound& bound);
   std::string next_name();
 
-  // Only where prepares(): the statement is sent with the next one that is not queued, which fails
-  // in its place if it does. Returns its number for take(), until the transaction's end.
+  // Only where prepares(): the statement is sent with the next one that is waited for. Returns its
+  // number for take(), until the transaction's end. If it fails, so does the first take() of its
+  // answer or of a later one, and the server leaves out what was sent after it.
   std::size_t queue_prepared(const std::string& name, const Bound& bound);
+  // Waits for that answer, not for those that come after it. Once for each number.
   Result take(std::size_t number);
 
   // For statements outside of a Transaction; READ COMMITTED whatever the server's default is.
   void begin(bool read_only);
+  // Where prepares(): sends the COMMIT together with all that was queued, and lets commit() wait.
+  void send_commit();
   void commit();
   // Never throws.
   void rollback() noexcept;
@@ -107,6 +112,10 @@ class Connection {
   Result next_result();
   Result finish();
   std::size_t queue(const std::string& name, const std::string& sql, const Bound& bound);
+  // There is something queued that was not answered yet.
+  bool is_queueing() const { return queued_ > answers_.size(); }
+  void send_queue();
+  void read_answer();
   void finish_queue();
   void check_usable(const PGresult* failed);
   void check(const PGresult* result);
@@ -116,8 +125,13 @@ class Connection {
   std::unique_ptr<PGconn, CloseConnection> connection_;
   WorkClock::time_point until_;
   std::string set_local_;  // what a transaction begins with, where a session is not ours
-  std::size_t queued_ = 0;
-  std::vector<Result> answers_;  // to what was queued in this transaction
+  bool pipelining_ = false;
+  std::size_t queued_ = 0;       // in this transaction
+  std::vector<Result> answers_;  // to what was queued, as far as they have been read
+  bool sent_all_ = true;         // of what was queued
+  std::size_t syncs_ = 0;        // ends of what was sent together, not met yet
+  Result failed_;                // the answer to a queued statement that failed
+  std::optional<std::size_t> committing_;
   bool broken_ = false;
   bool prepares_ = false;
   bool listens_ = false;
@@ -139,6 +153,8 @@ class Transaction {
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
+  // All is said, but what was sent ahead may still be read. The transaction ends by commit().
+  void send_commit() { connection_.send_commit(); }
   void commit() {
     connection_.commit();
     done_ = true;

@@ -10,25 +10,35 @@
 
 namespace outbox::postgres {
 
+// What came of leasing.
+struct Leased {
+  LeaseId epoch = 0;  // 0: nothing was leased
+  std::vector<Picked> rows;
+  std::vector<std::string> left;  // keys that are leased all the same: to be ended
+};
+
 // Confined to the connection's thread; inside a write transaction.
 class Leases {
  public:
   Leases(Connection& connection, const Sql& sql);
 
-  // Sent ahead: what comes of it is for leased().
-  Ahead lease(const std::vector<Picked>& rows, std::int64_t incarnation, LeaseId epoch);
-  // Of these rows, those that are leased now. A row is left out that another relay is at work on,
-  // has leased, or has decided since it was chosen; and rows of its key behind it.
-  std::vector<Picked> leased(const std::vector<Picked>& rows, Rows found);
-  // Ends the leases of rows that turned out to be decided or deleted since they were chosen.
-  void forget_all_but(const std::vector<Message>& loaded, const std::vector<Picked>& leased);
+  // Sent ahead: what comes of it is for leased(). `as_loaded`: those only that are still as they
+  // were when they were read.
+  Ahead lease(const std::vector<Picked>& rows, bool as_loaded, std::int64_t incarnation);
+  // Which of the rows are leased now. A row is left out that another relay is at work on, has
+  // leased, or has decided since it was chosen; and rows of its key behind it.
+  static Leased leased(const std::vector<Picked>& rows, Rows found);
+  // The keys of leased rows that turned out to be decided or deleted since they were chosen: their
+  // leases are to be ended.
+  static std::vector<std::string> gone(const std::vector<Message>& loaded,
+                                       const std::vector<Picked>& leased);
+  // Ends leases of this relay without a verdict.
+  void end(const std::vector<std::string>& keys, std::int64_t incarnation, LeaseId epoch);
 
  private:
-  void forget(const std::vector<std::string>& keys);
-
   std::string outbox_;
   Query lease_;
-  Query forget_;
+  Query end_;
 };
 
 }  // namespace outbox::postgres

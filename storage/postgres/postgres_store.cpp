@@ -6,7 +6,6 @@
 #include <chrono>
 #include <exception>
 #include <iterator>
-#include <set>
 #include <utility>
 
 namespace outbox::postgres {
@@ -21,7 +20,6 @@ constexpr Duration kExamineInterval = std::chrono::milliseconds{500};
 constexpr int kTriesMax = 3;
 constexpr Duration kPauseMin = std::chrono::milliseconds{100};
 constexpr Duration kPauseMax = std::chrono::seconds{5};
-constexpr std::chrono::hours kFarAhead{24 * 365};  // a due time may be infinity
 constexpr Duration kTermUnknown = std::chrono::seconds{30};
 
 // What was found out in a transaction that must not go on.
@@ -102,24 +100,23 @@ bool PostgresStore::skips(const TurnRequest& request) {
                           lease.recovered == idle_request_.recovered &&
                           lease.ordering == idle_request_.ordering &&
                           lease.dead_blocks_key == idle_request_.dead_blocks_key;
-  const bool heard = !session_ || !listener_.armed() || is_due_again(clock_.now());
+  const bool heard =
+      !session_ || !listener_.armed() || is_due_again(clock_.now()) || !gone_.keys.empty();
   return asks_again && !heard && idle_pace_.skips(clock_.now());
 }
 
 Turn PostgresStore::attempt(const TurnRequest& request) {
-  Work work;
-  work.request = &request;
-  work.called = clock_.now();
-  work.repeated = last_written_ == request.number;
+  const Time called = clock_.now();
+  const bool repeated = last_written_ == request.number;
   for (int tries = 0; tries < kTriesMax + static_cast<int>(request.settlements.size()); ++tries) {
     open();
     session_->connection.begin_work();
     session_->settler.set_careful(careful_turns_ > 0, schema_changed_ == request.number);
     session_->settler.set_wary(wary_turns_ > 0);
-    work.turn = {};
-    work.examined = false;
-    work.idle = false;
-    work.locked = false;
+    Work work;
+    work.request = &request;
+    work.called = called;
+    work.repeated = repeated;
     try {
       const Undo undo(session_->selector);
       Transaction transaction(session_->connection, Transaction::Kind::write);
@@ -182,27 +179,10 @@ void PostgresStore::register_self() {
 // The turn's work between the start and the end of its transaction. False: nothing was written.
 bool PostgresStore::run(Work& work) {
   const TurnRequest& request = *work.request;
-  const bool examine = !examined_at_ || work.called - *examined_at_ >= kExamineInterval;
   const bool knows_to_write = !request.settlements.empty() || request.renew || request.circuit ||
-                              work.repeated || is_due_again(work.called);
-  if (knows_to_write && identity_.registered) {
-    work.scenery = session_->registration.look_and_lock(identity_, examine, work.mark);
-    work.locked = true;
-  } else {
-    work.scenery = session_->registration.look(identity_, examine);
-  }
-  work.examined = examine;
-  const Scenery& scenery = work.scenery;
-  if (scenery.replica) {
-    throw Unusable(fmt::format("{} is a read replica now: connect to the primary",
-                               session_->connection.label()));
-  }
-  if (scenery.table != session_->sql.table().oid) {
-    throw SchemaChanged(fmt::format("the table {} was replaced", session_->sql.outbox()));
-  }
-  if (scenery.circuit_open && session_->circuits.shared())
-    work.circuit = session_->circuits.read(scenery.now);
-  const bool must_write = knows_to_write || !scenery.ended.empty();
+                              work.repeated || is_due_again(work.called) || !gone_.keys.empty();
+  look(work, knows_to_write);
+  const bool must_write = knows_to_write || !work.scenery.ended.empty();
   if (must_write && begin_writing(work)) return true;
   if (must_write) {
     settle(work);
@@ -218,9 +198,39 @@ bool PostgresStore::run(Work& work) {
     begin_writing(work);
   }
   const bool asks_for_place = request.lease.limit == 0 || !selection.rows.empty();
-  if (!asks_for_place || may_lease(work)) lease(work, selection);
-  sign(work);
+  if (!asks_for_place || may_lease(work)) {
+    lease(work, selection);
+  } else {
+    sign(work, work.turn.epoch);
+  }
   return true;
+}
+
+void PostgresStore::look(Work& work, bool knows_to_write) {
+  const bool examine = !examined_at_ || work.called - *examined_at_ >= kExamineInterval;
+  Registration& registration = session_->registration;
+  if (knows_to_write && identity_.registered) {
+    auto looking = registration.send_look_and_lock(identity_);
+    // A repeated turn may have been applied: then there is nothing to settle.
+    if (!work.repeated) {
+      work.settling = session_->settler.begin(work.request->settlements, identity_.incarnation);
+    }
+    work.scenery = registration.take(std::move(looking), identity_, examine, work.mark);
+    work.locked = true;
+  } else {
+    work.scenery = registration.look(identity_, examine);
+  }
+  work.examined = examine;
+  const Scenery& scenery = work.scenery;
+  if (scenery.replica) {
+    throw Unusable(fmt::format("{} is a read replica now: connect to the primary",
+                               session_->connection.label()));
+  }
+  if (scenery.table != session_->sql.table().oid) {
+    throw SchemaChanged(fmt::format("the table {} was replaced", session_->sql.outbox()));
+  }
+  if (scenery.circuit_open && session_->circuits.shared())
+    work.circuit = session_->circuits.read(scenery.now);
 }
 
 // A constraint that is only looked at now has refused a row: one by one it can be told which.
@@ -253,13 +263,33 @@ bool PostgresStore::begin_writing(Work& work) {
   const auto picked = session_->reader.leased_under(identity_.incarnation, mark->epoch);
   work.turn.leased =
       session_->reader.load(picked, mark->epoch, work.request->lease.payload_max, work.scenery.now);
-  sign(work);
+  session_->leases.end(Leases::gone(work.turn.leased, picked), identity_.incarnation, mark->epoch);
+  sign(work, mark->epoch);
   return true;
 }
 
 void PostgresStore::settle(Work& work) {
-  Settled settled;
-  session_->settler.settle(work.request->settlements, work.holder, settled);
+  Settler& settler = session_->settler;
+  if (!work.settling) {
+    work.settling = settler.begin(work.request->settlements, identity_.incarnation);
+  }
+  settler.go_on(*work.settling, work.holder, work.settled);
+  session_->selector.settled(work.settled.freed);
+  session_->selector.released(work.settled.released);
+  session_->leases.end(gone_.keys, identity_.incarnation, gone_.epoch);
+  // What is chosen must be read after all that this turn changes.
+  const bool all_sent = work.settling->update && work.scenery.ended.empty() &&
+                        !work.request->circuit && !is_due_again(work.called);
+  if (all_sent && may_select(work)) begin_selection(work);
+  finish_settling(work);
+}
+
+void PostgresStore::finish_settling(Work& work) {
+  Settled& settled = work.settled;
+  const std::size_t freed = settled.freed.size();
+  session_->settler.finish(*work.settling, work.holder, settled);
+  session_->selector.settled(
+      {settled.freed.begin() + static_cast<std::ptrdiff_t>(freed), settled.freed.end()});
   if (settled.locked > 0) wary_turns_ = kWaryTurns;
   if (is_due_again(work.called)) write_again(work);
   const auto take = [](auto& all, auto& more) {
@@ -269,8 +299,6 @@ void PostgresStore::settle(Work& work) {
   };
   take(next_remainder_.beside, settled.beside);
   take(next_remainder_.postponed, settled.postponed);
-  session_->selector.settled(settled.freed);
-  session_->selector.released(settled.released);
   work.turn.fenced = settled.fenced;
   work.turn.isolated = settled.isolated;
   work.turn.isolated_error = settled.isolated_error;
@@ -288,6 +316,7 @@ void PostgresStore::write_again(Work& work) {
   next_remainder_.beside = settler.write_again(remainder_.beside, work.holder);
   settler.settle(remainder_.postponed, work.holder, settled);
   next_remainder_.postponed = std::move(settled.postponed);
+  work.settled.fenced += settled.fenced;
   settler.set_wary(wary_turns_ > 0);
   session_->selector.settled(settled.freed);
   tried_again_ = work.called;
@@ -299,20 +328,6 @@ void PostgresStore::tell(Work& work) {
   work.circuit = circuits.lock(work.scenery.now);
   if (!work.circuit.take_in(*work.request->circuit, identity_.incarnation)) return;
   circuits.write(work.circuit, work.scenery.now);
-}
-
-// Of several relays that would probe, one may: the place is kept for it until it has told what came
-// of it, or its time is over.
-bool PostgresStore::may_lease(Work& work) {
-  const LeaseRequest& request = work.request->lease;
-  if (!request.probe || !work.circuit.open) return true;
-  CircuitBoard& circuits = session_->circuits;
-  work.circuit = circuits.lock(work.scenery.now);
-  if (work.circuit.wait_of(identity_.incarnation) > Duration{0}) return false;
-  if (work.circuit.keep_probe(identity_.incarnation, request.probe_term)) {
-    circuits.write(work.circuit, work.scenery.now);
-  }
-  return true;
 }
 
 void PostgresStore::take_over(Work& work) {
@@ -329,63 +344,12 @@ void PostgresStore::take_over(Work& work) {
   }
 }
 
-Selection PostgresStore::select(Work& work) {
-  const LeaseRequest& request = work.request->lease;
-  if (request.limit == 0 || work.scenery.circuit_held || work.scenery.paused) return {};
-  if (request.probe && work.circuit.wait_of(identity_.incarnation) > Duration{0}) return {};
-  Selection selection =
-      session_->selector.select(request, {identity_.incarnation, work.called, work.scenery.now});
-  work.turn.more = selection.more;
-  work.turn.wants_solitude = selection.wants_solitude;
-  if (selection.next_due) {
-    const auto ahead = std::clamp<std::chrono::microseconds>(
-        *selection.next_due - work.scenery.now, std::chrono::microseconds{0}, kFarAhead);
-    work.turn.next_due = ahead;
-  }
-  return selection;
-}
-
-// Whether all that may be leased next is told of, or due at a known time.
-bool PostgresStore::is_idle(const Work& work, const Selection& selection) {
-  const LeaseRequest& asked = work.request->lease;
-  const bool looked = asked.limit > 0 && asked.retry_limit > 0 && !work.scenery.circuit_held &&
-                      !work.scenery.paused && !work.circuit.open;
-  const bool nothing = !selection.more && !selection.waiting && !selection.wants_solitude;
-  return looked && nothing && asked.holding == 0 && remainder_.empty() &&
-         session_->connection.listens() && session_->insert_trigger.is_there(work.called);
-}
-
-void PostgresStore::lease(Work& work, const Selection& selection) {
-  if (selection.rows.empty()) return;
-  const LeaseId epoch = work.holder.epoch;
-  const std::uint64_t payload_max = work.request->lease.payload_max;
-  Ahead leasing = session_->leases.lease(selection.rows, identity_.incarnation, epoch);
-  Rows found = session_->reader.find(selection.rows, payload_max);
-  const auto leased = session_->leases.leased(selection.rows, leasing.rows());
-  if (leased.size() < selection.rows.size()) pass_over(work, selection, leased);
-  if (leased.empty()) return;
-  work.turn.leased =
-      session_->reader.messages(std::move(found), leased, epoch, payload_max, work.scenery.now);
-  session_->leases.forget_all_but(work.turn.leased, leased);
-}
-
-// Another relay was quicker, or somebody else has the row locked: it is left alone for a while.
-void PostgresStore::pass_over(Work& work, const Selection& selection,
-                              const std::vector<Picked>& leased) {
-  std::set<std::string> ours;
-  for (const Picked& row : leased) ours.insert(row.key);
-  for (const Picked& row : selection.rows) {
-    if (!ours.contains(row.key)) session_->selector.pass_over(row);
-  }
-  work.turn.more = true;
-}
-
-void PostgresStore::sign(Work& work) {
+Ahead PostgresStore::sign(Work& work, std::optional<LeaseId> epoch) {
   const Duration term = work.request->lease.term;
   const auto until =
       term > Duration{0} ? std::optional(work.scenery.now + rounded_up(term)) : std::nullopt;
-  session_->registration.sign(identity_, work.request->number, work.turn.epoch, until);
   work.turn.renewed = term > Duration{0};
+  return session_->registration.sign(identity_, work.request->number, epoch, until);
 }
 
 // The transaction is on disk: now what it changed may be believed.
@@ -400,6 +364,7 @@ Turn PostgresStore::committed(Work& work) {
   if (turn.epoch > 0) {
     identity_.epoch = turn.epoch;
     remainder_ = next_remainder_;
+    gone_ = std::move(work.gone);
     if (careful_turns_ > 0) --careful_turns_;
     if (wary_turns_ > 0) --wary_turns_;
     if (turn.isolated > 0) careful_turns_ = kCarefulTurns;
@@ -438,6 +403,7 @@ void PostgresStore::become_new() {
   identity_.incarnation = new_incarnation();
   identity_.registered = false;
   identity_.epoch = 0;
+  gone_ = {};
   if (session_) session_->selector.start_over();
 }
 
@@ -491,6 +457,8 @@ void PostgresStore::retire() {
     if (!remainder_.beside.empty()) write_for_the_last_time();
     identity_.registered = false;
     identity_.incarnation = new_incarnation();
+    identity_.epoch = 0;
+    gone_ = {};
     session_->selector.start_over();
   } catch (const std::exception&) {
     // The leases end by their term.

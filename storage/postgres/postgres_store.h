@@ -38,6 +38,11 @@ class PostgresStore final : public OutboxStore {
     std::vector<Settlement> postponed;  // confirmed too late: worth recording, while we live
     bool empty() const { return beside.empty() && postponed.empty(); }
   };
+  // Leases that came to nothing, and are still to be ended.
+  struct Gone {
+    std::vector<std::string> keys;
+    LeaseId epoch = 0;
+  };
   // A turn under way.
   struct Work {
     const TurnRequest* request = nullptr;
@@ -50,6 +55,10 @@ class PostgresStore final : public OutboxStore {
     SharedCircuit circuit;
     Holder holder;
     bool idle = false;  // there is nothing to do until something is told, or due
+    std::optional<Settler::Settling> settling;
+    Settled settled;
+    bool selecting = false;  // what a selection begins with was sent ahead
+    Gone gone;
     Turn turn;
   };
 
@@ -58,9 +67,11 @@ class PostgresStore final : public OutboxStore {
   void open();
   void register_self();
   bool run(Work& work);
+  void look(Work& work, bool knows_to_write);
   void commit(Transaction& transaction);
   bool begin_writing(Work& work);
   void settle(Work& work);
+  void finish_settling(Work& work);
   void write_again(Work& work);
   int count_schema_change(std::uint64_t turn) {
     schema_changes_ = schema_changed_ == turn ? schema_changes_ + 1 : 1;
@@ -69,13 +80,18 @@ class PostgresStore final : public OutboxStore {
   }
   bool is_due_again(Time now) const;
   void tell(Work& work);
+  bool may_select(const Work& work) const;
+  void begin_selection(Work& work);
   bool may_lease(Work& work);
   void take_over(Work& work);
   Selection select(Work& work);
   bool is_idle(const Work& work, const Selection& selection);
   void lease(Work& work, const Selection& selection);
   void pass_over(Work& work, const Selection& selection, const std::vector<Picked>& leased);
-  void sign(Work& work);
+  std::vector<Message> found_messages(const Work& work, Rows found, Leased& leased);
+  std::vector<Message> loaded_messages(const Work& work, Rows notes, Leased& leased);
+  bool ends_with_leases(const Work& work, const Selection& selection) const;
+  Ahead sign(Work& work, std::optional<LeaseId> epoch);
   Turn committed(Work& work);
 
   Turn refuse(TurnStatus status, std::string error);
@@ -103,6 +119,7 @@ class PostgresStore final : public OutboxStore {
   Remainder remainder_;
   Remainder next_remainder_;  // of the last turn that wrote, whether or not it was committed
   Time tried_again_{};
+  Gone gone_;
   std::optional<std::uint64_t> last_written_;    // number of the last turn that tried to write
   std::optional<std::uint64_t> schema_changed_;  // number of the last turn that met that
   int schema_changes_ = 0;                       // in a row, of that turn

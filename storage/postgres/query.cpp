@@ -9,6 +9,7 @@ namespace {
 
 constexpr Oid kBool = 16;
 constexpr Oid kBytea = 17;
+constexpr Oid kXidArray = 1011;
 constexpr Oid kInt8Array = 1016;
 constexpr Oid kTextArray = 1009;
 constexpr Oid kTimestamptzArray = 1185;
@@ -73,6 +74,10 @@ void Parameters::Array::append(ServerTime value) {
   items_ += encoded<std::int32_t>(sizeof(std::int64_t)) + encoded_time(value);
 }
 
+void Parameters::Array::append(TransactionId value) {
+  items_ += encoded<std::int32_t>(sizeof value.number) + encoded(value.number);
+}
+
 void Parameters::Array::append(std::string_view value) {
   items_ += encoded(static_cast<std::int32_t>(value.size()));
   items_ += value;
@@ -86,6 +91,7 @@ void Parameters::Array::append_null() {
 void Parameters::Array::finish() {
   const Oid type = element_ == kInt8   ? kInt8Array
                    : element_ == kText ? kTextArray
+                   : element_ == kXid  ? kXidArray
                                        : kTimestamptzArray;
   const std::int32_t dimensions = size_ == 0 ? 0 : 1;
   std::string bytes = encoded(dimensions) + encoded<std::int32_t>(has_null_ ? 1 : 0) +
@@ -109,6 +115,12 @@ std::string_view Rows::view(int column) const {
 }
 
 std::int64_t Rows::integer(int column) const { return decoded(view(column)); }
+
+TransactionId Rows::transaction(int column) const {
+  std::uint32_t number = 0;
+  for (const char byte : view(column)) number = number << 8 | static_cast<unsigned char>(byte);
+  return {number};
+}
 
 ServerTime Rows::time(int column) const {
   const std::int64_t value = decoded(view(column));

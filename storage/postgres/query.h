@@ -23,7 +23,13 @@ struct Bytes {
   bool operator==(const Bytes&) const = default;
 };
 
-// Values in the form of the protocol. Lists become arrays: text[], int8[], timestamptz[].
+// xid: the transaction that wrote a version of a row.
+struct TransactionId {
+  std::uint32_t number = 0;
+  bool operator==(const TransactionId&) const = default;
+};
+
+// Values in the form of the protocol. Lists become arrays: text[], int8[], timestamptz[], xid[].
 class Parameters {
  public:
   void add(std::int64_t value);
@@ -63,6 +69,7 @@ class Parameters {
     Array(Parameters& owner, Oid element, std::size_t size);
     void append(std::int64_t value);
     void append(ServerTime value);
+    void append(TransactionId value);
     void append(std::string_view value);
     void append(const std::string& value) { append(std::string_view(value)); }
     template <class Kind>
@@ -82,6 +89,7 @@ class Parameters {
 
   static Oid type_of(std::int64_t) { return kInt8; }
   static Oid type_of(ServerTime) { return kTimestamptz; }
+  static Oid type_of(TransactionId) { return kXid; }
   static Oid type_of(const std::string&) { return kText; }
   template <class Kind>
   static Oid type_of(const std::optional<Kind>&) {
@@ -90,6 +98,7 @@ class Parameters {
 
   static constexpr Oid kInt8 = 20;
   static constexpr Oid kText = 25;
+  static constexpr Oid kXid = 28;
   static constexpr Oid kTimestamptz = 1184;
 
   std::vector<Value> values_;
@@ -101,6 +110,9 @@ class Rows {
   explicit Rows(Result result) : result_(std::move(result)) {}
 
   bool next() { return ++row_ < libpq().PQntuples(result_.get()); }
+  // The number of the row that is read, from 0; and back to one.
+  int row() const { return row_; }
+  void go_to(int row) { row_ = row; }
   int size() const { return libpq().PQntuples(result_.get()); }
   int columns() const { return libpq().PQnfields(result_.get()); }
   // INSERT, UPDATE, DELETE: how many rows were changed.
@@ -109,6 +121,7 @@ class Rows {
   bool null(int column) const { return libpq().PQgetisnull(result_.get(), row_, column) != 0; }
   // int2, int4, int8 or bool; 0 for NULL.
   std::int64_t integer(int column) const;
+  TransactionId transaction(int column) const;
   bool boolean(int column) const { return integer(column) != 0; }
   // The bytes of a text or bytea; empty for NULL.
   std::string text(int column) const { return std::string(view(column)); }
@@ -169,6 +182,8 @@ class Query {
   }
 
   const std::string& sql() const { return sql_; }
+  // To send it takes no wait for what was sent before.
+  bool is_prepared() const { return !name_.empty(); }
 
  private:
   Ahead send_with(const Parameters& parameters);

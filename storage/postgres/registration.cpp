@@ -5,6 +5,7 @@
 
 #include <array>
 #include <random>
+#include <utility>
 
 namespace outbox::postgres {
 namespace {
@@ -81,12 +82,11 @@ Registration::Registration(Connection& connection, const Sql& sql, const std::st
                          "instance_name, instance_pid, started_at) VALUES ($1, $2, $3, 0, 0, $4, "
                          "$5, $6) ON CONFLICT DO NOTHING",
                          sql.incarnations())),
-      sign_(connection, fmt::format("UPDATE {} SET turn = $3, epoch = $4, lease_until = $5 "
-                                    "WHERE outbox = $1 AND incarnation = $2",
-                                    sql.incarnations())),
-      sign_only_(connection, fmt::format("UPDATE {} SET turn = $3, epoch = $4 "
-                                         "WHERE outbox = $1 AND incarnation = $2",
-                                         sql.incarnations())),
+      sign_(connection,
+            fmt::format("UPDATE {} SET turn = $3, epoch = coalesce($4, pg_catalog.currval('{}')), "
+                        "lease_until = coalesce($5, lease_until) "
+                        "WHERE outbox = $1 AND incarnation = $2 RETURNING epoch",
+                        sql.incarnations(), sql.epochs())),
       doubt_(connection,
              fmt::format("INSERT INTO {} AS r (outbox, row_key, outcome_unknown, fingerprint) "
                          "SELECT l.outbox, l.row_key, true, {} FROM {} AS l JOIN {} ON {} = {} "
@@ -120,11 +120,15 @@ Scenery Registration::look(const Identity& identity, bool at_others) {
   return scenery;
 }
 
-Scenery Registration::look_and_lock(const Identity& identity, bool at_others,
-                                    std::optional<Mark>& mark) {
-  Ahead looking = look_.send(outbox_, table_, identity.incarnation, broker_);
-  mark = lock(identity);
-  Scenery scenery = read(looking.rows());
+Registration::Looking Registration::send_look_and_lock(const Identity& identity) {
+  Ahead look = look_.send(outbox_, table_, identity.incarnation, broker_);
+  return {std::move(look), lock_.send(outbox_, identity.incarnation)};
+}
+
+Scenery Registration::take(Looking looking, const Identity& identity, bool at_others,
+                           std::optional<Mark>& mark) {
+  Scenery scenery = read(looking.look.rows());
+  mark = read_mark(looking.lock.rows());
   if (at_others) look_at_others(identity, scenery);
   return scenery;
 }
@@ -149,7 +153,10 @@ void Registration::look_at_others(const Identity& identity, Scenery& scenery) {
 }
 
 std::optional<Registration::Mark> Registration::lock(const Identity& identity) {
-  Rows rows = lock_.rows(outbox_, identity.incarnation);
+  return read_mark(lock_.rows(outbox_, identity.incarnation));
+}
+
+std::optional<Registration::Mark> Registration::read_mark(Rows rows) {
   if (!rows.next()) return std::nullopt;
   return Mark{static_cast<std::uint64_t>(rows.integer(0)), static_cast<LeaseId>(rows.integer(1)),
               static_cast<LeaseId>(rows.integer(2))};
@@ -160,13 +167,14 @@ void Registration::write(const Identity& identity, ServerTime lease_until, Serve
 }
 
 // With the commit, which fails if this does.
-void Registration::sign(const Identity& identity, std::uint64_t turn, LeaseId epoch,
-                        std::optional<ServerTime> lease_until) {
-  if (lease_until) {
-    sign_.send(outbox_, identity.incarnation, turn, epoch, *lease_until);
-  } else {
-    sign_only_.send(outbox_, identity.incarnation, turn, epoch);
-  }
+Ahead Registration::sign(const Identity& identity, std::uint64_t turn, std::optional<LeaseId> epoch,
+                         std::optional<ServerTime> lease_until) {
+  return sign_.send(outbox_, identity.incarnation, turn, epoch, lease_until);
+}
+
+LeaseId Registration::signed_epoch(Ahead signing) {
+  Rows rows = signing.rows();
+  return rows.next() ? static_cast<LeaseId>(rows.integer(0)) : 0;
 }
 
 void Registration::end(const Identity& identity) {

@@ -52,21 +52,29 @@ class Registration {
 
   // `at_others`: also at relays that hold leases which have run out, or are long gone.
   Scenery look(const Identity& identity, bool at_others);
-  // Both together, for a turn that is going to write: see lock().
   struct Mark {
     std::uint64_t turn = 0;
     LeaseId epoch = 0;
     LeaseId next_epoch = 0;  // for a turn that is about to be written
   };
-  Scenery look_and_lock(const Identity& identity, bool at_others, std::optional<Mark>& mark);
+  // The look and lock() together, sent ahead for a turn that is going to write.
+  struct Looking {
+    Ahead look;
+    Ahead lock;
+  };
+  Looking send_look_and_lock(const Identity& identity);
+  Scenery take(Looking looking, const Identity& identity, bool at_others,
+               std::optional<Mark>& mark);
 
   // Our row, locked: nobody takes over from us meanwhile, and no earlier turn of ours is under way
   // any more.
   std::optional<Mark> lock(const Identity& identity);
   // In a transaction of its own, so that a turn of unknown outcome always has a row to find.
   void write(const Identity& identity, ServerTime lease_until, ServerTime now);
-  void sign(const Identity& identity, std::uint64_t turn, LeaseId epoch,
-            std::optional<ServerTime> lease_until);
+  // Sent ahead. Without an epoch: the one that was drawn last. Returns which one that is.
+  Ahead sign(const Identity& identity, std::uint64_t turn, std::optional<LeaseId> epoch,
+             std::optional<ServerTime> lease_until);
+  static LeaseId signed_epoch(Ahead signing);
   // Ends all leases of a relay; what became of its last attempts is not known.
   void end(const Identity& identity);
 
@@ -78,6 +86,7 @@ class Registration {
 
  private:
   static Scenery read(Rows rows);
+  static std::optional<Mark> read_mark(Rows rows);
   void look_at_others(const Identity& identity, Scenery& scenery);
 
   std::string outbox_;
@@ -88,7 +97,6 @@ class Registration {
   Query lock_;
   Query write_;
   Query sign_;
-  Query sign_only_;
   Query doubt_;
   Query end_leases_;
   Query erase_;

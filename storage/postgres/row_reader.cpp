@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 #include <utility>
 
 #include "storage/mapping/headers.h"
@@ -17,9 +18,8 @@ namespace {
 // memory.
 constexpr int kValueBytesMax = 1 << 20;
 
+// From the first column of a message on.
 enum Column {
-  kKey,
-  kPlace,
   kFingerprint,
   kId,
   kEventType,
@@ -36,33 +36,33 @@ enum Column {
   kTooLarge
 };
 
+// Columns before those.
+enum LoadColumn { kKey, kPlace, kMessage };
+
 std::string load_sql(const Sql& sql) {
-  const Columns& c = sql.mapping().columns;
-  std::string values;
-  std::string too_large = "false";
-  for (const std::string& name : {c.id, c.event_type, c.ordering_key, c.destination, c.content_type,
-                                  c.traceparent, c.headers}) {
-    const std::string text = sql.text(name);
-    // CAP's headers are a part of the payload.
-    const bool bounded = name != c.payload;
-    values += fmt::format("CASE WHEN octet_length({0}) <= {1} THEN {0} END, ", text,
-                          bounded ? std::to_string(kValueBytesMax)
-                                  : "greatest($3, " + std::to_string(kValueBytesMax) + ")");
-    if (bounded)
-      too_large += fmt::format(" OR coalesce(octet_length({}) > {}, false)", text, kValueBytesMax);
-  }
-  const bool is_time = sql.time(c.occurred_on) != "NULL::timestamptz";
   const std::string state = fmt::format("coalesce(r.state, '{}')", state::kPending);
   return fmt::format(
-      "SELECT {}, {}, {}, {}{}, {}, coalesce({}, 0)::int8, coalesce({}, 0)::int8, "
-      "CASE WHEN {} <= $3 THEN {} END, {} FROM unnest($2) AS x(key) JOIN {} ON {} = {} {} "
+      "SELECT {}, {}, {} FROM unnest($2) AS x(key) JOIN {} ON {} = {} {} "
       "WHERE {} AND {} IN ('{}', '{}')",
-      sql.key_text(), sql.place(), sql.fingerprint(), values, sql.time(c.occurred_on),
-      is_time || c.occurred_on.empty() ? "NULL::text" : sql.column(c.occurred_on) + "::text",
-      sql.value(c.retry_count), sql.payload_size(), sql.payload_size(), sql.payload(), too_large,
-      sql.from(), sql.row_key(), sql.as_key("x.key"), sql.side_row(), sql.is_open(), state,
-      state::kPending, state::kFailed);
+      sql.key_text(), sql.place(), message_columns(sql, "$3", "true"), sql.from(), sql.row_key(),
+      sql.as_key("x.key"), sql.side_row(), sql.is_open(), state, state::kPending, state::kFailed);
 }
+
+// The columns of a message, from one of a row's columns on.
+class Fields {
+ public:
+  Fields(const Rows& rows, int first) : rows_(rows), first_(first) {}
+  bool null(int column) const { return rows_.null(first_ + column); }
+  std::string text(int column) const { return rows_.text(first_ + column); }
+  std::int64_t integer(int column) const { return rows_.integer(first_ + column); }
+  bool boolean(int column) const { return rows_.boolean(first_ + column); }
+  ServerTime time(int column) const { return rows_.time(first_ + column); }
+  std::uint32_t fingerprint() const { return static_cast<std::uint32_t>(integer(kFingerprint)); }
+
+ private:
+  const Rows& rows_;
+  int first_;
+};
 
 // Collects the first thing that is wrong with a row.
 class Defects {
@@ -77,7 +77,7 @@ class Defects {
 };
 
 // A text fit to be an attribute of a message.
-std::optional<std::string> attribute(const Rows& rows, int index, const std::string& column,
+std::optional<std::string> attribute(const Fields& rows, int index, const std::string& column,
                                      Defects& defects) {
   if (rows.null(index)) return std::nullopt;
   std::string text = rows.text(index);
@@ -93,10 +93,10 @@ std::optional<std::string> attribute(const Rows& rows, int index, const std::str
 }
 
 // The same, of an id or a key, which may be the bytes of a GUID.
-std::optional<std::string> identifier(const Rows& rows, int index, const std::string& column,
-                                      const Sql& sql, Defects& defects) {
-  if (!rows.null(index) && sql.table().type_of(column) == "bytea") {
-    if (auto guid = guid_text(rows.text(index), sql.mapping().guids)) return guid;
+std::optional<std::string> identifier(const Fields& rows, int index, const std::string& column,
+                                      bool bytes, GuidOrder guids, Defects& defects) {
+  if (bytes && !rows.null(index)) {
+    if (auto guid = guid_text(rows.text(index), guids)) return guid;
   }
   return attribute(rows, index, column, defects);
 }
@@ -104,6 +104,10 @@ std::optional<std::string> identifier(const Rows& rows, int index, const std::st
 std::string required(std::optional<std::string> text, const std::string& column, Defects& defects) {
   if (!text || text->empty()) defects.add(column, "is empty");
   return text.value_or("");
+}
+
+bool is_bytes(const Sql& sql, const std::string& column) {
+  return sql.table().type_of(column) == "bytea";
 }
 
 WallTime wall(ServerTime time) { return std::chrono::floor<std::chrono::milliseconds>(time); }
@@ -133,11 +137,42 @@ void take_cap_apart(Message& message, const std::string& column, Defects& defect
 
 }  // namespace
 
+std::string message_columns(const Sql& sql, const std::string& payload_max,
+                            const std::string& condition) {
+  const Columns& c = sql.mapping().columns;
+  std::string values;
+  std::string too_large = "false";
+  for (const std::string& name : {c.id, c.event_type, c.ordering_key, c.destination, c.content_type,
+                                  c.traceparent, c.headers}) {
+    const std::string text = sql.text(name);
+    // CAP's headers are a part of the payload.
+    const bool bounded = name != c.payload;
+    values += fmt::format("CASE WHEN octet_length({0}) <= {1} THEN {0} END, ", text,
+                          bounded ? std::to_string(kValueBytesMax)
+                                  : fmt::format("greatest({}, {})", payload_max, kValueBytesMax));
+    if (bounded)
+      too_large += fmt::format(" OR coalesce(octet_length({}) > {}, false)", text, kValueBytesMax);
+  }
+  const bool is_time = sql.time(c.occurred_on) != "NULL::timestamptz";
+  return fmt::format(
+      "{}, {}{}, {}, coalesce({}, 0)::int8, coalesce({}, 0)::int8, "
+      "CASE WHEN {} AND {} <= {} THEN {} END, {}",
+      sql.fingerprint(), values, sql.time(c.occurred_on),
+      is_time || c.occurred_on.empty() ? "NULL::text" : sql.column(c.occurred_on) + "::text",
+      sql.value(c.retry_count), sql.payload_size(), condition, sql.payload_size(), payload_max,
+      sql.payload(), too_large);
+}
+
 RowReader::RowReader(Connection& connection, const Sql& sql, SideRows& side_rows)
     : sql_(sql),
       outbox_(sql.outbox()),
+      id_is_bytes_(is_bytes(sql, sql.mapping().columns.id)),
+      key_is_bytes_(is_bytes(sql, sql.mapping().columns.ordering_key)),
       side_rows_(side_rows),
       load_(connection, load_sql(sql)),
+      notes_(connection, fmt::format("SELECT row_key, coalesce(fingerprint, {}) FROM {} "
+                                     "WHERE outbox = $1 AND row_key = ANY($2)",
+                                     kAnyFingerprint, sql.rows())),
       leased_(connection, fmt::format("SELECT row_key, alone, noted FROM {} WHERE outbox = $1 "
                                       "AND incarnation = $2 AND epoch = $3",
                                       sql.leases())) {}
@@ -145,19 +180,43 @@ RowReader::RowReader(Connection& connection, const Sql& sql, SideRows& side_rows
 std::vector<Message> RowReader::load(const std::vector<Picked>& rows, LeaseId lease,
                                      std::uint64_t payload_max, ServerTime now) {
   if (rows.empty()) return {};
-  return messages(find(rows, payload_max), rows, lease, payload_max, now);
+  return messages(find(rows, payload_max).rows(), rows, lease, payload_max, now);
 }
 
-Rows RowReader::find(const std::vector<Picked>& rows, std::uint64_t payload_max) {
+Ahead RowReader::find(const std::vector<Picked>& rows, std::uint64_t payload_max) {
   std::vector<std::string> keys;
   for (const Picked& row : rows) keys.push_back(row.key);
-  return load_.rows(outbox_, keys, payload_max);
+  return load_.send(outbox_, keys, payload_max);
+}
+
+Ahead RowReader::find_notes(const std::vector<Picked>& rows) {
+  std::vector<std::string> keys;
+  keys.reserve(rows.size());
+  for (const Picked& row : rows) keys.push_back(row.key);
+  return notes_.send(outbox_, keys);
+}
+
+std::unordered_set<std::string> RowReader::noted(Rows notes, Rows& rows, int first,
+                                                 const std::vector<Picked>& leased) {
+  std::unordered_map<std::string, SideRow> sides;
+  while (notes.next()) {
+    sides[notes.text(0)].fingerprint = static_cast<std::uint32_t>(notes.integer(1));
+  }
+  std::unordered_set<std::string> noted;
+  if (sides.empty()) return noted;
+  const Fields fields(rows, first);
+  for (const Picked& row : leased) {
+    rows.go_to(row.loaded.value());
+    const auto side = sides.find(row.key);
+    if (side != sides.end() && side->second.is_of(fields.fingerprint())) noted.insert(row.key);
+  }
+  return noted;
 }
 
 std::vector<Message> RowReader::messages(Rows found, const std::vector<Picked>& leased,
                                          LeaseId lease, std::uint64_t payload_max, ServerTime now) {
   std::vector<std::string> noted;
-  std::map<std::string, const Picked*> picked;
+  std::unordered_map<std::string, const Picked*> picked;
   for (const Picked& row : leased) {
     if (row.noted) noted.push_back(row.key);
     picked[row.key] = &row;
@@ -168,16 +227,17 @@ std::vector<Message> RowReader::messages(Rows found, const std::vector<Picked>& 
     const std::string key = found.text(kKey);
     const auto row = picked.find(key);
     if (row == picked.end()) continue;
-    const auto fingerprint = static_cast<std::uint32_t>(found.integer(kFingerprint));
-    Message message = read(found, payload_max, now);
-    message.row = to_row_id(key, found.integer(kPlace), fingerprint);
+    const Place place{found.integer(kPlace), sql_.tie() == "''" ? "" : key};
+    const Fields fields(found, kMessage);
+    Message message = read(fields, payload_max, now);
+    message.row = to_row_id(key, place.number, fields.fingerprint());
     message.lease = lease;
     message.alone = row->second->alone;
-    if (const auto side = sides.find(key); side != sides.end() && side->second.is_of(fingerprint)) {
+    const auto side = sides.find(key);
+    if (side != sides.end() && side->second.is_of(fields.fingerprint())) {
       read_history(side->second, now, message);
     }
-    placed.emplace_back(Place{found.integer(kPlace), sql_.tie() == "''" ? "" : key},
-                        std::move(message));
+    placed.emplace_back(place, std::move(message));
   }
   std::sort(placed.begin(), placed.end(),
             [](const auto& one, const auto& other) { return one.first < other.first; });
@@ -186,17 +246,38 @@ std::vector<Message> RowReader::messages(Rows found, const std::vector<Picked>& 
   return messages;
 }
 
-Message RowReader::read(const Rows& rows, std::uint64_t payload_max, ServerTime now) const {
+std::vector<Message> RowReader::loaded_messages(Rows& rows, int first,
+                                                const std::vector<Picked>& leased, LeaseId lease,
+                                                std::uint64_t payload_max, ServerTime now) {
+  std::vector<Message> messages;
+  messages.reserve(leased.size());
+  const Fields fields(rows, first);
+  for (const Picked& row : leased) {
+    rows.go_to(row.loaded.value());
+    Message message = read(fields, payload_max, now);
+    message.row = to_row_id(row.key, row.place.number, fields.fingerprint());
+    message.lease = lease;
+    message.alone = row.alone;
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
+template <class Row>
+Message RowReader::read(const Row& rows, std::uint64_t payload_max, ServerTime now) const {
   const Columns& names = sql_.mapping().columns;
   Message message;
   Defects defects;
   if (rows.boolean(kTooLarge)) {
     message.defect = fmt::format("a column holds more than {} bytes", kValueBytesMax);
   }
-  message.id = required(identifier(rows, kId, names.id, sql_, defects), names.id, defects);
+  message.id =
+      required(identifier(rows, kId, names.id, id_is_bytes_, sql_.mapping().guids, defects),
+               names.id, defects);
   message.event_type =
       required(attribute(rows, kEventType, names.event_type, defects), names.event_type, defects);
-  message.ordering_key = identifier(rows, kOrderingKey, names.ordering_key, sql_, defects);
+  message.ordering_key = identifier(rows, kOrderingKey, names.ordering_key, key_is_bytes_,
+                                    sql_.mapping().guids, defects);
   message.destination = attribute(rows, kDestination, names.destination, defects);
   message.content_type = attribute(rows, kContentType, names.content_type, defects);
   message.traceparent = attribute(rows, kTraceparent, names.traceparent, defects);
@@ -252,7 +333,7 @@ std::vector<Picked> RowReader::leased_under(std::int64_t incarnation, LeaseId ep
   std::vector<Picked> result;
   Rows rows = leased_.rows(outbox_, incarnation, epoch);
   while (rows.next()) {
-    result.push_back({rows.text(0), {}, rows.boolean(1), rows.boolean(2), std::nullopt});
+    result.push_back({rows.text(0), {}, rows.boolean(1), rows.boolean(2), {}, {}, {}});
   }
   return result;
 }

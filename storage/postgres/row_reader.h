@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "relay/message.h"
@@ -11,6 +12,11 @@
 #include "storage/postgres/side_rows.h"
 
 namespace outbox::postgres {
+
+// What a message is made of, for a statement that reads outbox rows as o. Payloads are left out
+// that are larger than `payload_max` or do not meet the condition.
+std::string message_columns(const Sql& sql, const std::string& payload_max,
+                            const std::string& condition);
 
 // Confined to the connection's thread; inside the transaction that has leased the rows.
 class RowReader {
@@ -23,21 +29,33 @@ class RowReader {
                             std::uint64_t payload_max, ServerTime now);
   // The same in two steps, since what is leased is known only when it has been read. Those that
   // were not are left out of the messages.
-  Rows find(const std::vector<Picked>& rows, std::uint64_t payload_max);
+  Ahead find(const std::vector<Picked>& rows, std::uint64_t payload_max);
   std::vector<Message> messages(Rows found, const std::vector<Picked>& leased, LeaseId lease,
                                 std::uint64_t payload_max, ServerTime now);
+  // Of rows that were loaded before: the columns of a message begin at `first`.
+  std::vector<Message> loaded_messages(Rows& rows, int first, const std::vector<Picked>& leased,
+                                       LeaseId lease, std::uint64_t payload_max, ServerTime now);
+  // Sent ahead: what has been noted beside rows that were loaded. Then the keys of those rows that
+  // it is about.
+  Ahead find_notes(const std::vector<Picked>& rows);
+  static std::unordered_set<std::string> noted(Rows notes, Rows& rows, int first,
+                                               const std::vector<Picked>& leased);
 
   // The rows that a relay leased under that epoch.
   std::vector<Picked> leased_under(std::int64_t incarnation, LeaseId epoch);
 
  private:
-  Message read(const Rows& rows, std::uint64_t payload_max, ServerTime now) const;
+  template <class Row>
+  Message read(const Row& rows, std::uint64_t payload_max, ServerTime now) const;
   static void read_history(const SideRow& side, ServerTime now, Message& message);
 
   const Sql& sql_;
   std::string outbox_;
+  bool id_is_bytes_;
+  bool key_is_bytes_;
   SideRows& side_rows_;
   Query load_;
+  Query notes_;
   Query leased_;
 };
 

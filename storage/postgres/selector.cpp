@@ -21,7 +21,7 @@ bool by_place(const Candidate& one, const Candidate& other) { return one.place <
 Selector::Selector(Connection& connection, const Sql& sql)
     : places_are_keys_(sql.tie() == "''"), candidates_(connection, sql), owners_(connection, sql) {}
 
-Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
+void Selector::begin(const LeaseRequest& request, const Scene& scene) {
   request_ = request;
   scene_ = scene;
   bytes_ = 0;
@@ -30,16 +30,26 @@ Selection Selector::select(const LeaseRequest& request, const Scene& scene) {
   selection_ = {};
   picked_.clear();
   candidates_.begin(scene.now, scene.server, request.limit);
+  // By keys, many rows may have to be read for one that can go.
+  const bool inlines = request.ordering == Ordering::none && request.limit > 0;
+  if (!request.probe && !solitary_) {
+    candidates_.send_ahead(inlines ? std::min(request.bytes / request.limit, request.payload_max)
+                                   : 0);
+  }
   if (request.ordering == Ordering::key) {
     owners_.begin(scene.incarnation, request.dead_blocks_key, request.limit + request.holding + 1);
   }
+}
+
+Selection Selector::select() {
   if (!take_solitary()) choose();
-  const bool met_others = request.ordering == Ordering::key && owners_.met_others();
+  const bool met_others = request_.ordering == Ordering::key && owners_.met_others();
   if (stopped_ || met_others || !candidates_.exhausted()) selection_.more = true;
   selection_.waiting = selection_.waiting || candidates_.passed_any();
   if (candidates_.exhausted()) selection_.next_due = candidates_.next_due();
   if (next_try_) {
-    const ServerTime then = scene.server + std::chrono::ceil<std::chrono::microseconds>(*next_try_);
+    const ServerTime then =
+        scene_.server + std::chrono::ceil<std::chrono::microseconds>(*next_try_);
     selection_.next_due = std::min(selection_.next_due.value_or(then), then);
   }
   std::sort(selection_.rows.begin(), selection_.rows.end(),
@@ -211,7 +221,8 @@ Step Selector::pick(const Candidate& candidate) {
   picked_.insert(candidate.key);
   selection_.rows.push_back(
       {candidate.key, candidate.place, alone, candidate.noted,
-       request_.ordering == Ordering::key ? candidate.ordering_key : std::nullopt});
+       request_.ordering == Ordering::key ? candidate.ordering_key : std::nullopt, candidate.loaded,
+       candidate.version});
   if (request_.ordering == Ordering::key) owners_.pick(candidate);
   if (alone) stopped_ = true;
   settled({RowHandle{candidate.key, candidate.place.number, 0}});

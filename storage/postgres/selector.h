@@ -22,6 +22,8 @@ struct Picked {
   bool alone = false;
   bool noted = false;  // there is a side row
   std::optional<std::string> ordering_key;
+  std::optional<int> loaded;  // see Candidate
+  std::optional<TransactionId> version;
 };
 
 struct Selection {
@@ -45,7 +47,12 @@ class Selector {
  public:
   Selector(Connection& connection, const Sql& sql);
 
-  Selection select(const LeaseRequest& request, const Scene& scene);
+  // A selection begins, for select(): what it is going to read is sent ahead.
+  void begin(const LeaseRequest& request, const Scene& scene);
+  Selection select();
+  // Where the chosen rows were read that are loaded.
+  Rows& loaded() { return candidates_.loaded(); }
+  void unload() { candidates_.unload(); }
 
   // Forgets where it was: what it has chosen was not leased.
   void start_over();

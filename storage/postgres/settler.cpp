@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "storage/mapping/attempt_text.h"
@@ -48,26 +49,55 @@ Settler::Settler(Connection& connection, const Sql& sql, SideRows& side_rows)
                                         "FROM unnest($3, $4, $5) AS x(key, outcome, reason)",
                                         sql.attempts())) {}
 
-// Each statement takes a row once.
 void Settler::settle(std::span<const Settlement> settlements, const Holder& holder,
                      Settled& settled) {
-  std::vector<const Settlement*> rest;
-  for (const Settlement& settlement : settlements) rest.push_back(&settlement);
-  while (!rest.empty()) {
-    std::vector<const Settlement*> now;
-    std::vector<const Settlement*> later;
-    std::set<RowId> seen;
-    for (const Settlement* one : rest) {
-      (seen.insert(one->row).second ? now : later).push_back(one);
-    }
-    settle_distinct(now, holder, settled);
-    rest = std::move(later);
-  }
+  Settling settling = begin(settlements, holder.incarnation);
+  go_on(settling, holder, settled);
+  finish(settling, holder, settled);
 }
 
-void Settler::settle_distinct(const std::vector<const Settlement*>& settlements,
-                              const Holder& holder, Settled& settled) {
-  std::vector<Item> items = end_leases(settlements, holder, settled);
+Settler::Settling Settler::begin(std::span<const Settlement> settlements,
+                                 std::int64_t incarnation) {
+  std::vector<const Settlement*> all;
+  all.reserve(settlements.size());
+  for (const Settlement& settlement : settlements) all.push_back(&settlement);
+  return begin(all, incarnation);
+}
+
+// Each statement takes a row once.
+Settler::Settling Settler::begin(const std::vector<const Settlement*>& settlements,
+                                 std::int64_t incarnation) {
+  Settling settling;
+  std::unordered_set<std::string> seen;
+  std::map<LeaseId, std::vector<std::string>> keys;
+  settling.items.reserve(settlements.size());
+  for (const Settlement* settlement : settlements) {
+    auto handle = parse_row_id(settlement->row);
+    const auto* key = handle ? std::get_if<std::string>(&handle->key) : nullptr;
+    if (key == nullptr) {
+      ++settling.invalid;
+      continue;
+    }
+    if (!seen.insert(*key).second) {
+      settling.later.push_back(settlement);
+      continue;
+    }
+    Item item;
+    item.settlement = settlement;
+    item.key = *key;
+    keys[settlement->lease].push_back(*key);
+    item.handle = std::move(*handle);
+    settling.items.push_back(std::move(item));
+  }
+  for (const auto& [epoch, of_epoch] : keys) {
+    settling.ended.push_back(end_leases_.send(outbox_, incarnation, of_epoch, epoch));
+  }
+  return settling;
+}
+
+void Settler::go_on(Settling& settling, const Holder& holder, Settled& settled) {
+  end_leases(settling, settled);
+  std::vector<Item>& items = settling.items;
   std::vector<std::string> late;
   for (const Item& item : items) {
     if (item.late) late.push_back(item.key);
@@ -76,7 +106,6 @@ void Settler::settle_distinct(const std::vector<const Settlement*>& settlements,
   const Looks looks = late.empty() ? Looks{} : look(late);
   read_sides(items);
   end_leases_of_late(items, looks);
-  Items active;
   std::map<std::string, SideRow> doubted;
   for (Item& item : items) {
     if (item.late && is_locked(item.key, looks)) {
@@ -94,40 +123,57 @@ void Settler::settle_distinct(const std::vector<const Settlement*>& settlements,
     }
     note_attempt(item.side, *item.settlement, holder);
     item.change = change_for(*item.settlement, holder);
-    active.push_back(&item);
+    settling.active.push_back(&item);
   }
   side_rows_.write(doubted);
-  write(active, holder, settled);
-  const Items written = keep(active, settled);
-  log(written, holder);
-  audit_deaths(written, holder);
+  if (may_send_ahead(settling)) {
+    settling.update = update(settling.active, state::kProcessed, holder);
+  }
 }
 
-// The items that there is something to write for.
-std::vector<Settler::Item> Settler::end_leases(const std::vector<const Settlement*>& settlements,
-                                               const Holder& holder, Settled& settled) {
-  std::vector<Item> items;
-  std::map<LeaseId, std::vector<std::string>> keys;
-  for (const Settlement* settlement : settlements) {
-    const auto handle = parse_row_id(settlement->row);
-    const auto* key = handle ? std::get_if<std::string>(&handle->key) : nullptr;
-    if (key == nullptr) {
-      ++settled.fenced;
-      continue;
-    }
-    Item item;
-    item.settlement = settlement;
-    item.handle = *handle;
-    item.key = *key;
-    keys[settlement->lease].push_back(*key);
-    items.push_back(std::move(item));
+// Where all goes well, and all rows come to the same.
+bool Settler::may_send_ahead(const Settling& settling) const {
+  if (settling.active.empty() || !settling.later.empty()) return false;
+  if (careful_ || wary_ || !holds(state::kProcessed)) return false;
+  return std::all_of(settling.active.begin(), settling.active.end(),
+                     [](const Item* item) { return is(item->change.state, state::kProcessed); });
+}
+
+void Settler::finish(Settling& settling, const Holder& holder, Settled& settled) {
+  if (settling.update) {
+    take_answer(settling);
+    write_rest(settling.active, holder, settled);
+  } else {
+    write(settling.active, holder, settled);
   }
-  std::map<std::string, bool> ended;
-  for (const auto& [epoch, of_epoch] : keys) {
-    Rows rows = end_leases_.rows(outbox_, holder.incarnation, of_epoch, epoch);
+  const Items written = keep(settling.active, settled);
+  log(written, holder);
+  audit_deaths(written, holder);
+  if (settling.later.empty()) return;
+  Settling next = begin(settling.later, holder.incarnation);
+  go_on(next, holder, settled);
+  finish(next, holder, settled);
+}
+
+void Settler::take_answer(Settling& settling) {
+  try {
+    mark(settling.active, keys_of(std::exchange(settling.update, std::nullopt)));
+    clear_sides(settling.active);
+  } catch (const ServerError& error) {
+    if (!is_refusal(error)) throw;
+    throw NeedsCare(error.what());
+  }
+}
+
+// What is left are the items that there is something to write for.
+void Settler::end_leases(Settling& settling, Settled& settled) {
+  settled.fenced += settling.invalid;
+  std::unordered_map<std::string, bool> ended;
+  for (Ahead& of_epoch : settling.ended) {
+    Rows rows = of_epoch.rows();
     while (rows.next()) ended[rows.text(0)] = rows.boolean(1);
   }
-  std::erase_if(items, [&](Item& item) {
+  std::erase_if(settling.items, [&](Item& item) {
     const Settlement& settlement = *item.settlement;
     const auto found = ended.find(item.key);
     if (found != ended.end()) {
@@ -142,7 +188,6 @@ std::vector<Settler::Item> Settler::end_leases(const std::vector<const Settlemen
     if (!item.late) ++settled.fenced;
     return !item.late;
   });
-  return items;
 }
 
 // Whoever has such a row now may settle it around our lock, and keep the verdict beside it: but not
@@ -251,6 +296,11 @@ void Settler::write(const Items& items, const Holder& holder, Settled& settled) 
     }
     if (!group.empty() && holds(name)) write_in_place(group, name, holder, settled);
   }
+  write_rest(items, holder, settled);
+}
+
+// Beside their rows.
+void Settler::write_rest(const Items& items, const Holder& holder, Settled& settled) {
   const std::vector<std::string> keys = keys_not_written(items);
   if (keys.empty()) return;
   const auto looks = look(keys);
@@ -281,6 +331,17 @@ void Settler::write(const Items& items, const Holder& holder, Settled& settled) 
 void Settler::write_in_place(const Items& items, const char* state, const Holder& holder,
                              Settled& settled) {
   try_update(items, state, holder, settled);
+  clear_sides(items);
+}
+
+void Settler::mark(const Items& items, const std::unordered_set<std::string>& changed) {
+  for (Item* item : items) {
+    if (changed.contains(item->key)) item->written = Written::in_place;
+  }
+}
+
+// Nothing beside a row stands for its columns any more.
+void Settler::clear_sides(const Items& items) {
   for (Item* item : items) {
     if (item->written != Written::in_place) continue;
     SideRow& side = item->side;
@@ -319,14 +380,12 @@ void Settler::try_update(const Items& items, const char* state, const Holder& ho
   if (careful_) connection_.command("SAVEPOINT outbox_relay_row");
   std::string refusal;
   try {
-    const std::set<std::string> changed = update(items, state, holder);
+    const auto changed = keys_of(update(items, state, holder));
     // What would be looked at no sooner than at the commit, and refuse all rows.
     if (careful_) {
       connection_.command("SET CONSTRAINTS ALL IMMEDIATE; RELEASE SAVEPOINT outbox_relay_row");
     }
-    for (Item* item : items) {
-      if (changed.contains(item->key)) item->written = Written::in_place;
-    }
+    mark(items, changed);
     return;
   } catch (const ServerError& error) {
     if (!is_refusal(error)) throw;
@@ -350,18 +409,26 @@ void Settler::refuse(Item& item, const std::string& error, Settled& settled) {
   isolate(item, error, settled);
 }
 
-// The keys of those that were changed: none if the table has no column for it.
-std::set<std::string> Settler::update(const Items& items, const char* state, const Holder& holder) {
+// Nothing if the table has no column for it.
+std::optional<Ahead> Settler::update(const Items& items, const char* state, const Holder& holder) {
   std::vector<std::string> keys;
   std::vector<std::int64_t> fingerprints;
+  keys.reserve(items.size());
+  fingerprints.reserve(items.size());
+  for (const Item* item : items) {
+    keys.push_back(item->key);
+    fingerprints.push_back(item->handle.fingerprint);
+  }
+  if (is(state, state::kProcessed)) {
+    if (!mark_processed_) return std::nullopt;
+    return mark_processed_->send(keys, fingerprints, holder.now);
+  }
   std::vector<std::optional<std::int64_t>> counts;
   std::vector<std::int64_t> charges;
   std::vector<std::optional<std::string>> errors;
   std::vector<std::optional<std::string>> reasons;
   std::vector<std::optional<ServerTime>> dues;
   for (const Item* item : items) {
-    keys.push_back(item->key);
-    fingerprints.push_back(item->handle.fingerprint);
     // While a row is kept beside, its count is, too.
     counts.push_back(item->side.state ? item->side.retry_count : std::nullopt);
     charges.push_back(item->change.charge);
@@ -369,20 +436,23 @@ std::set<std::string> Settler::update(const Items& items, const char* state, con
     reasons.push_back(item->change.dead_reason);
     dues.push_back(item->change.due);
   }
-  std::set<std::string> changed;
-  const auto take = [&](Rows rows) {
-    while (rows.next()) {
-      if (!rows.null(0)) changed.insert(rows.text(0));
-    }
-  };
-  if (is(state, state::kProcessed)) {
-    if (mark_processed_) take(mark_processed_->rows(keys, fingerprints, holder.now));
-  } else if (is(state, state::kFailed)) {
-    if (mark_failed_) take(mark_failed_->rows(keys, fingerprints, counts, charges, errors, dues));
-  } else if (mark_dead_) {
-    take(mark_dead_->rows(keys, fingerprints, counts, charges, errors, reasons));
+  if (is(state, state::kFailed)) {
+    if (!mark_failed_) return std::nullopt;
+    return mark_failed_->send(keys, fingerprints, counts, charges, errors, dues);
   }
-  return changed;
+  if (!mark_dead_) return std::nullopt;
+  return mark_dead_->send(keys, fingerprints, counts, charges, errors, reasons);
+}
+
+// Of the rows that were changed.
+std::unordered_set<std::string> Settler::keys_of(std::optional<Ahead> update) {
+  std::unordered_set<std::string> keys;
+  if (!update) return keys;
+  Rows rows = update->rows();
+  while (rows.next()) {
+    if (!rows.null(0)) keys.insert(rows.text(0));
+  }
+  return keys;
 }
 
 }  // namespace outbox::postgres

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "relay/backends.h"
@@ -54,6 +55,13 @@ class Settler {
  public:
   Settler(Connection& connection, const Sql& sql, SideRows& side_rows);
 
+  // Settles in three steps, so that the server is waited for as seldom as possible.
+  struct Settling;
+  // Sends what ends the leases.
+  Settling begin(std::span<const Settlement> settlements, std::int64_t incarnation);
+  // Ends them: `settled` tells of them. The last statement may be sent ahead.
+  void go_on(Settling& settling, const Holder& holder, Settled& settled);
+  void finish(Settling& settling, const Holder& holder, Settled& settled);
   void settle(std::span<const Settlement> settlements, const Holder& holder, Settled& settled);
   std::vector<BuriedRow> bury(const std::vector<Killer>& killers, const Holder& holder);
   // Rows whose state was kept beside while others had them locked: those that are free now get it.
@@ -104,21 +112,25 @@ class Settler {
   };
   using Items = std::vector<Item*>;
 
-  void settle_distinct(const std::vector<const Settlement*>& settlements, const Holder& holder,
-                       Settled& settled);
-  std::vector<Item> end_leases(const std::vector<const Settlement*>& settlements,
-                               const Holder& holder, Settled& settled);
+  Settling begin(const std::vector<const Settlement*>& settlements, std::int64_t incarnation);
+  static void end_leases(Settling& settling, Settled& settled);
   void end_leases_of_late(std::vector<Item>& items, const Looks& looks);
   void read_sides(std::vector<Item>& items);
   bool may_still_settle(const Item& item, const Looks& looks) const;
   static void note_attempt(SideRow& side, const Settlement& settlement, const Holder& holder);
   Change change_for(const Settlement& settlement, const Holder& holder) const;
 
+  bool may_send_ahead(const Settling& settling) const;
+  void take_answer(Settling& settling);
   void write(const Items& items, const Holder& holder, Settled& settled);
+  void write_rest(const Items& items, const Holder& holder, Settled& settled);
   void write_in_place(const Items& items, const char* state, const Holder& holder,
                       Settled& settled);
   void try_update(const Items& items, const char* state, const Holder& holder, Settled& settled);
-  std::set<std::string> update(const Items& items, const char* state, const Holder& holder);
+  std::optional<Ahead> update(const Items& items, const char* state, const Holder& holder);
+  static std::unordered_set<std::string> keys_of(std::optional<Ahead> update);
+  static void mark(const Items& items, const std::unordered_set<std::string>& changed);
+  static void clear_sides(const Items& items);
   static void write_beside(Item& item, const Looks& looks, const Holder& holder);
   void refuse(Item& item, const std::string& error, Settled& settled);
   static void isolate(const Item& item, const std::string& error, Settled& settled);
@@ -154,6 +166,16 @@ class Settler {
   Query peek_;
   Query audit_;
   Query attempts_;
+};
+
+// Settlements under way in a transaction.
+struct Settler::Settling {
+  std::vector<Item> items;
+  std::vector<Ahead> ended;              // leases
+  std::size_t invalid = 0;               // settlements that name no row
+  std::vector<const Settlement*> later;  // about rows that have an item already
+  Items active;                          // items that are to be written
+  std::optional<Ahead> update;           // writes all of them, and was sent
 };
 
 }  // namespace outbox::postgres

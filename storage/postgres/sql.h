@@ -52,6 +52,9 @@ class Sql {
   // from(), with only such rows: by an index also where rows without a time stand behind the
   // others.
   std::string rows_from(const std::string& number, const std::string& tie) const;
+  // Whether those are all the rows that are at_or_after() a place.
+  bool is_one_range() const { return !has_timeless(); }
+  std::string at_or_after(const std::string& number, const std::string& tie) const;
 
   // Of the event's id, as a row's handle has it.
   std::string fingerprint() const;
@@ -91,7 +94,6 @@ class Sql {
 
  private:
   std::string is(const std::string& alias, const std::string& state) const;
-  std::string at_or_after(const std::string& number, const std::string& tie) const;
   bool has_timeless() const;
   bool orders_by_number() const;
   bool orders_by_time() const;

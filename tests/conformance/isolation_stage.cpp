@@ -1,8 +1,11 @@
 #include "tests/conformance/isolation_stage.h"
 
+#include <cstdlib>
 #include <utility>
 
 namespace outbox::conformance::isolation {
+
+bool proof() { return std::getenv("OUTBOX_PROOF") != nullptr; }
 
 Worker::Worker(std::function<void()> finished)
     : finished_(std::move(finished)), thread_([this] { serve(); }) {}

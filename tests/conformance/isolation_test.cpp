@@ -2,8 +2,6 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
-
 #include "tests/conformance/isolation_history.h"
 
 namespace outbox::conformance::isolation {
@@ -17,9 +15,6 @@ const Step kRenew{.act = Act::turn};
 const Script kCommits{{Act::begin}, insert("late", "k"), {Act::commit}};
 const Script kRollsBack{{Act::begin}, insert("never", "k"), {Act::roll_back}};
 const Script kLapses{{Act::lapse}};
-
-// At length.
-bool proof() { return std::getenv("OUTBOX_PROOF") != nullptr; }
 
 std::size_t interruptions() { return proof() ? 2 : 1; }
 
@@ -142,6 +137,15 @@ TEST_CASE("statements in all orders: one that settles, and one that leases") {
                   .rows = rows({"a", "b", "c"}),
                   .relays = {{lease(1), settle_and_lease(verdict, 1)}, {lease(2)}},
                   .prelude = {kOne},
+                  .interruptions = interruptions()});
+  }
+}
+
+TEST_CASE("statements in all orders: one that leases, while another leases and settles") {
+  for (const Verdict verdict : verdicts()) {
+    explore_both({.name = fmt::format("lease, and lease and {}", name_of(verdict)),
+                  .rows = rows({"a", "b"}),
+                  .relays = {{lease(2)}, {lease(1), settle(verdict)}},
                   .interruptions = interruptions()});
   }
 }

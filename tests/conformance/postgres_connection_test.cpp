@@ -78,6 +78,45 @@ TEST_CASE("a statement that was sent ahead and fails is not committed past") {
   CHECK(scene.notes() == 1);
 }
 
+TEST_CASE("an answer is had before that of a statement that fails behind it") {
+  Scene scene;
+  for (int time = 0; time < 2; ++time) {
+    CAPTURE(time);
+    const Transaction transaction(scene.connection, Transaction::Kind::write);
+    Ahead good = scene.sum.send(1);
+    Ahead bad = scene.quotient.send(0);
+    Ahead late = scene.sum.send(2);
+    CHECK(number(good.rows()) == 13);
+    CHECK_THROWS_AS(late.rows(), postgres::ServerError);
+    CHECK(scene.connection.usable());
+  }
+  Transaction transaction(scene.connection, Transaction::Kind::write);
+  CHECK(number(scene.sum.rows(1)) == 13);
+  transaction.commit();
+}
+
+TEST_CASE("a commit that was sent ends the transaction when it has come through") {
+  Scene scene;
+  {
+    Transaction transaction(scene.connection, Transaction::Kind::write);
+    Ahead first = scene.sum.send(1);
+    scene.note.send("in time");
+    transaction.send_commit();
+    CHECK(number(first.rows()) == 13);
+    transaction.commit();
+  }
+  CHECK(scene.notes() == 1);
+  {
+    Transaction transaction(scene.connection, Transaction::Kind::write);
+    scene.note.send("undone");
+    scene.quotient.send(0);
+    transaction.send_commit();
+    CHECK_THROWS_AS(transaction.commit(), postgres::ServerError);
+  }
+  CHECK(scene.notes() == 1);
+  CHECK(!scene.connection.in_transaction());
+}
+
 TEST_CASE("what was sent ahead is undone when nothing follows") {
   Scene scene;
   {

@@ -10,10 +10,13 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 namespace outbox::conformance::isolation {
 namespace {
+
+constexpr std::string_view kFlush{"H\0\0\0\4", 5};
 
 sockaddr_in loopback(std::uint16_t port) {
   sockaddr_in address{};
@@ -59,7 +62,8 @@ std::size_t message_size(const std::string& bytes, std::size_t at) {
 
 }  // namespace
 
-PostgresGate::PostgresGate(std::uint16_t server) : server_port_(server) {
+PostgresGate::PostgresGate(std::uint16_t server, bool as_pooler)
+    : server_port_(server), as_pooler_(as_pooler) {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = loopback(0);
   socklen_t size = sizeof address;
@@ -80,7 +84,8 @@ void PostgresGate::cut() {
   if (client_ >= 0) ::close(client_);
   if (server_ >= 0) ::close(server_);
   client_ = server_ = -1;
-  ready_ = unanswered_ = false;
+  ready_ = failed_ = false;
+  awaits_ = Awaits::nothing;
   held_.reset();
   from_client_.clear();
   from_server_.clear();
@@ -116,21 +121,23 @@ void PostgresGate::read_client() {
   take_request();
 }
 
-// A request ends with a query of the simple kind, or with a sync.
+// Statements stop one by one, also those that were sent together: the server is asked to answer
+// each at once.
 void PostgresGate::take_request() {
-  bool executes = false;
   std::size_t at = 0;
-  while (const std::size_t size = message_size(from_client_, at)) {
+  while (const std::size_t size = free() ? message_size(from_client_, at) : 0) {
     const char kind = from_client_[at];
     note_text(at);
     at += size;
-    executes = executes || kind == 'Q' || kind == 'E';
     if (kind == 'X') return cut();
-    if (kind != 'Q' && kind != 'S') continue;
+    const bool executes = kind == 'Q' || (kind == 'E' && !failed_);
+    if (!executes && kind != 'S') continue;
     held_ = from_client_.substr(0, at);
     from_client_.erase(0, at);
+    at = 0;
+    if (kind == 'E') *held_ += kFlush;
+    awaited_next_ = kind == 'E' ? Awaits::statement : Awaits::ready;
     if (!executes) let_through();
-    return;
   }
 }
 
@@ -147,7 +154,7 @@ void PostgresGate::note_text(std::size_t at) {
 }
 
 void PostgresGate::let_through() {
-  unanswered_ = true;
+  awaits_ = awaited_next_;
   send_all(server_, *std::exchange(held_, std::nullopt));
 }
 
@@ -158,18 +165,25 @@ void PostgresGate::read_server() {
     const char kind = from_server_[at];
     if (kind == 'K') {
       process_ = number_at(from_server_, at + 5);
-      // A relay that takes us for a pooler sends each statement by itself, so that it can be
-      // stopped before each; they are the same ones, in the same order.
-      from_server_[at + 5] = static_cast<char>(from_server_[at + 5] ^ 0x40);
+      if (as_pooler_) from_server_[at + 5] = static_cast<char>(from_server_[at + 5] ^ 0x40);
     }
-    if (kind == 'Z') {
-      ready_ = true;
-      unanswered_ = false;
-    }
+    take_answer(kind);
     at += size;
   }
   send_all(client_, from_server_.substr(0, at));
   from_server_.erase(0, at);
+  if (ready_ && awaits_ == Awaits::nothing) take_request();
+}
+
+void PostgresGate::take_answer(char kind) {
+  if (kind == 'Z') {
+    ready_ = true;
+    failed_ = false;
+    awaits_ = Awaits::nothing;
+  }
+  if (awaits_ != Awaits::statement) return;
+  failed_ = kind == 'E';
+  if (failed_ || kind == 'C' || kind == 'I') awaits_ = Awaits::nothing;
 }
 
 }  // namespace outbox::conformance::isolation

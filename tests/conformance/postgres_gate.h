@@ -13,7 +13,8 @@ namespace outbox::conformance::isolation {
 // to. What a client asks until its session is ready, and what it only prepares, passes at once.
 class PostgresGate {
  public:
-  explicit PostgresGate(std::uint16_t server);
+  // `as_pooler`: a relay takes it for a pooler, and sends each statement by itself.
+  PostgresGate(std::uint16_t server, bool as_pooler);
   ~PostgresGate();
   PostgresGate(const PostgresGate&) = delete;
   PostgresGate& operator=(const PostgresGate&) = delete;
@@ -28,7 +29,7 @@ class PostgresGate {
   // Its text.
   const std::string& statement() const { return statement_; }
   // A statement was let through, and is not answered yet.
-  bool unanswered() const { return unanswered_; }
+  bool unanswered() const { return awaits_ != Awaits::nothing; }
   // The server's process for this session.
   std::int64_t process() const { return process_; }
   void cut();
@@ -39,14 +40,22 @@ class PostgresGate {
   void read_server();
   void take_request();
   void note_text(std::size_t at);
+  void take_answer(char kind);
+
+  bool free() const { return !held_ && awaits_ == Awaits::nothing; }
+
+  enum class Awaits { nothing, statement, ready };
 
   const std::uint16_t server_port_;
+  const bool as_pooler_;
   int listener_ = -1;
   std::uint16_t port_ = 0;
   int client_ = -1;
   int server_ = -1;
-  bool ready_ = false;  // the session was set up
-  bool unanswered_ = false;
+  bool ready_ = false;   // the session was set up
+  bool failed_ = false;  // a statement: the server leaves out what was sent with it
+  Awaits awaits_ = Awaits::nothing;
+  Awaits awaited_next_ = Awaits::nothing;  // by what is held
   std::int64_t process_ = 0;
   std::string from_client_;
   std::string from_server_;

@@ -33,10 +33,10 @@ std::string through(std::uint16_t port, const std::string& url) {
 
 class PostgresSession final : public SteppedSession {
  public:
-  PostgresSession(PostgresFixture& fixture, postgres::Connection& observer)
+  PostgresSession(PostgresFixture& fixture, postgres::Connection& observer, bool pooled)
       : fixture_(fixture),
         observer_(observer),
-        gate_(port_of(shared_database())),
+        gate_(port_of(shared_database()), pooled),
         finished_(::eventfd(0, EFD_CLOEXEC)),
         worker_(std::make_unique<Worker>([this] { ::eventfd_write(finished_, 1); })) {}
   // A turn that is under way fails, since its connection is cut.
@@ -154,7 +154,8 @@ class PostgresStage final : public Stage {
 
   StoreFixture& fixture() override { return fixture_; }
   std::unique_ptr<SteppedSession> open_session() override {
-    return std::make_unique<PostgresSession>(fixture_, *observer_);
+    const bool pooled = proof() && opened_++ % 2 == 1;
+    return std::make_unique<PostgresSession>(fixture_, *observer_, pooled);
   }
 
   // Truncating anew each time would have all sessions plan their statements anew.
@@ -207,6 +208,7 @@ class PostgresStage final : public Stage {
   }
 
   PostgresFixture fixture_;
+  std::size_t opened_ = 0;
   std::size_t cleared_ = 0;
   std::unique_ptr<postgres::Connection> observer_;
   std::optional<postgres::Query> rows_;

@@ -176,6 +176,23 @@ TEST_CASE("a confirmation that comes too late for a locked row is recorded once 
   CHECK(scene.leases() == 0);
 }
 
+TEST_CASE("a confirmation that was put off and proves to be too late is counted") {
+  Scene scene;
+  const Turn leased = scene.lease({"a"});
+  scene.fixture.advance(31s);
+  Client other(scene.fixture);
+  const Turn taken = done(other.turn());
+  REQUIRE(ids_of(taken) == Ids{"a"});
+  Holder application(scene.fixture);
+  application.lock("a");
+  CHECK(done(scene.relay.turn(all_delivered(leased))).fenced == 0);
+  application.commit();
+  done(other.settle({dead(taken.leased.at(0), DeadReason::permanent)}));
+  scene.fixture.advance(2s);
+  CHECK(done(scene.relay.turn()).fenced == 1);
+  CHECK(scene.fixture.read("a").status == "DeadLettered");
+}
+
 // The server ends one of two that wait for each other after a second: never the application.
 TEST_CASE("the application's transaction does not fail for the relay's sake") {
   Scene scene;

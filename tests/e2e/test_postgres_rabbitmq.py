@@ -125,7 +125,7 @@ def test_a_relay_killed_each_second_loses_nothing(pair, ordering):
     pair.settled(120)
     # A row comes twice only if it was in flight at a kill; then the second one is marked.
     pair.check_all_sent(repeats_max=in_flight, ordered=ordering == "key")
-    assert any("took over leases" in relay.log_text() for relay in running)
+    assert in_flight == 0 or any("took over leases" in relay.log_text() for relay in running)
     assert pair.outbox.states() == {"Processed": len(pair.truth())}
     for relay in running:
         circuit_stayed_closed(relay)

@@ -121,13 +121,17 @@ Turn PostgresStore::attempt(const TurnRequest& request) {
       const Undo undo(session_->selector);
       Transaction transaction(session_->connection, Transaction::Kind::write);
       run(work);
-      commit(transaction);
+      transaction.commit();
       return committed(work);
     } catch (const StartAnew&) {
       become_new();
     } catch (const NotRegistered&) {
       register_self();
-    } catch (const NeedsCare&) {
+    } catch (const ServerError& error) {
+      // Perhaps a row refuses its verdict: whichever statement it was met with, since they travel
+      // together, and some constraints are looked at no sooner than at the commit. One by one it
+      // can be told which.
+      if (careful_turns_ > 0 || !is_refusal(error)) throw;
       careful_turns_ = kCarefulTurns;
     } catch (const Busy&) {
       if (wary_turns_ > 0) throw;
@@ -231,16 +235,6 @@ void PostgresStore::look(Work& work, bool knows_to_write) {
   }
   if (scenery.circuit_open && session_->circuits.shared())
     work.circuit = session_->circuits.read(scenery.now);
-}
-
-// A constraint that is only looked at now has refused a row: one by one it can be told which.
-void PostgresStore::commit(Transaction& transaction) {
-  try {
-    transaction.commit();
-  } catch (const ServerError& error) {
-    if (careful_turns_ > 0 || !is_refusal(error)) throw;
-    throw NeedsCare(error.what());
-  }
 }
 
 // Finds out what the database knows of this relay. True if this very turn was applied before.

@@ -68,7 +68,6 @@ class PostgresStore final : public OutboxStore {
   void register_self();
   bool run(Work& work);
   void look(Work& work, bool knows_to_write);
-  void commit(Transaction& transaction);
   bool begin_writing(Work& work);
   void settle(Work& work);
   void finish_settling(Work& work);

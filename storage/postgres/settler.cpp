@@ -141,7 +141,8 @@ bool Settler::may_send_ahead(const Settling& settling) const {
 
 void Settler::finish(Settling& settling, const Holder& holder, Settled& settled) {
   if (settling.update) {
-    take_answer(settling);
+    mark(settling.active, keys_of(std::exchange(settling.update, std::nullopt)));
+    clear_sides(settling.active);
     write_rest(settling.active, holder, settled);
   } else {
     write(settling.active, holder, settled);
@@ -153,16 +154,6 @@ void Settler::finish(Settling& settling, const Holder& holder, Settled& settled)
   Settling next = begin(settling.later, holder.incarnation);
   go_on(next, holder, settled);
   finish(next, holder, settled);
-}
-
-void Settler::take_answer(Settling& settling) {
-  try {
-    mark(settling.active, keys_of(std::exchange(settling.update, std::nullopt)));
-    clear_sides(settling.active);
-  } catch (const ServerError& error) {
-    if (!is_refusal(error)) throw;
-    throw NeedsCare(error.what());
-  }
 }
 
 // What is left are the items that there is something to write for.
@@ -388,8 +379,7 @@ void Settler::try_update(const Items& items, const char* state, const Holder& ho
     mark(items, changed);
     return;
   } catch (const ServerError& error) {
-    if (!is_refusal(error)) throw;
-    if (!careful_) throw NeedsCare(error.what());
+    if (!careful_ || !is_refusal(error)) throw;
     refusal = error.what();
   } catch (const SchemaChanged& error) {
     if (!careful_ || !fresh_) throw;

@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -18,11 +17,6 @@
 #include "storage/postgres/sql.h"
 
 namespace outbox::postgres {
-
-// A row refused to be written, outside a savepoint: undo the transaction, run it again carefully.
-struct NeedsCare : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 // Who settles, in which turn.
 struct Holder {
@@ -68,8 +62,10 @@ class Settler {
   // Waits for nobody. Returns the keys of those that are still locked.
   std::vector<std::string> write_again(const std::vector<std::string>& keys, const Holder& holder);
 
-  // Rows are written under savepoints: slower, but one refusal spoils no other. `fresh`: the
-  // statements were made since something was found missing, so that a row's trigger lacks it.
+  // Rows are written under savepoints: slower, but one refusal spoils no other. Without care it
+  // comes to light by any statement until the commit, and the transaction is to be run again with
+  // care. `fresh`: the statements were made since something was found missing, so that a row's
+  // trigger lacks it.
   void set_careful(bool careful, bool fresh) {
     careful_ = careful;
     fresh_ = fresh;
@@ -121,7 +117,6 @@ class Settler {
   Change change_for(const Settlement& settlement, const Holder& holder) const;
 
   bool may_send_ahead(const Settling& settling) const;
-  void take_answer(Settling& settling);
   void write(const Items& items, const Holder& holder, Settled& settled);
   void write_rest(const Items& items, const Holder& holder, Settled& settled);
   void write_in_place(const Items& items, const char* state, const Holder& holder,

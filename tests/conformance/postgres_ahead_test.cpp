@@ -117,4 +117,45 @@ TEST_CASE("a row that is changed while it is being leased is sent as it is then"
   CHECK(met > 0);
 }
 
+// Whatever travels with it, and whether or not that is made ready for the first time.
+TEST_CASE("a row that refuses its verdict is told from what was sent with it") {
+  for (int before = 0; before < 4; ++before) {
+    CAPTURE(before);
+    PostgresFixture fixture;
+    Client relay(fixture);
+    for (int row = 0; row < before; ++row) {
+      fixture.insert({.id = fmt::format("row-{}", row)});
+      done(relay.turn({delivered(done(relay.turn()).leased.at(0))}));
+    }
+    fixture.insert({.id = "a"});
+    fixture.insert({.id = "b"});
+    relay.request.limit = 1;
+    Turn turn = done(relay.turn());
+    turn = done(relay.turn({delivered(turn.leased.at(0))}));
+    REQUIRE(ids_of(turn) == Ids{"b"});
+    fixture.refuse_changes("b");
+    CHECK(done(relay.turn({delivered(turn.leased.at(0))})).isolated == 1);
+  }
+}
+
+TEST_CASE("a row that refuses its verdict is told from leases that came to nothing") {
+  Scene scene;
+  scene.fixture.insert({.id = "a"});
+  scene.fixture.insert({.id = "b"});
+  scene.run(
+      "CREATE FUNCTION {0}.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+      "INSERT INTO {0}.outbox_relay_rows (outbox, row_key, outcome_unknown) "
+      "SELECT NEW.outbox, NEW.row_key, true FROM {0}.outbox_messages "
+      "WHERE sequence::text = NEW.row_key AND id = 'a' ON CONFLICT DO NOTHING; RETURN NEW; END $$");
+  scene.run(
+      "CREATE TRIGGER note BEFORE INSERT ON {0}.outbox_relay_leases FOR EACH ROW "
+      "EXECUTE FUNCTION {0}.note()");
+  const Turn leased = done(scene.relay.turn());
+  REQUIRE(ids_of(leased) == Ids{"b"});
+  scene.fixture.refuse_changes("b");
+  const Turn settled = done(scene.relay.turn({delivered(leased.leased[0])}));
+  CHECK(settled.isolated == 1);
+  CHECK(ids_of(settled) == Ids{"a"});
+}
+
 }  // namespace outbox::conformance

@@ -17,6 +17,8 @@ constexpr std::size_t kChunkMin = 32;
 constexpr std::size_t kChunkMax = 1000;
 constexpr std::size_t kBudgetFactor = 10;
 constexpr std::size_t kBudgetMin = 1000;
+// Of a column of a row that is read whole before it is known whether it can be leased.
+constexpr int kInlineValueMax = 4096;
 constexpr std::array kBeside{state::kFailed, state::kPending};
 constexpr auto kOddInterval = std::chrono::seconds{1};
 // A due time farther ahead than its own delay, by more than this, was set by a clock that has since
@@ -54,8 +56,9 @@ std::string inline_sql(const Sql& sql, const std::string& where, const std::stri
       "SELECT {}, o.outbox_relay_version, {} FROM (SELECT o.*, o.xmin AS outbox_relay_version "
       "FROM {} WHERE {} AND {}{} ORDER BY {} LIMIT $3) AS o {} ORDER BY {}",
       candidate_columns(sql, sql.due()),
-      message_columns(sql, payload_max, "l.row_key IS NULL AND r.row_key IS NULL"), sql.from(),
-      where, sql.is_pending(), sql.with_key(), sql.order(), sql.beside(), sql.order());
+      message_columns(sql,
+                      {payload_max, kInlineValueMax, "l.row_key IS NULL AND r.row_key IS NULL"}),
+      sql.from(), where, sql.is_pending(), sql.with_key(), sql.order(), sql.beside(), sql.order());
 }
 
 std::string outbox_sql(const Sql& sql, const std::string& where, const std::string& order) {
@@ -209,12 +212,13 @@ void Candidates::begin(Time now, ServerTime server, std::size_t wanted) {
   due_seen_ = false;
   fresh_.begin(now);
   due_.begin(now);
+  loaded_.reset();
   asked_fresh_.reset();
   asked_due_.reset();
   asked_beside_.clear();
 }
 
-void Candidates::send_ahead(std::uint64_t inline_max) {
+void Candidates::send_ahead(std::uint64_t payload_max, std::uint64_t bytes) {
   const bool holds_failed = sql_.table().holds_failed();
   const Query& fresh = fresh_.position() ? pending_from_ : pending_first_;
   const Query& due = due_.position() ? failed_from_ : failed_first_;
@@ -223,7 +227,7 @@ void Candidates::send_ahead(std::uint64_t inline_max) {
   for (const char* name : kBeside) asked_beside_.emplace(name, ask_beside(name));
   const std::size_t chunk = first_chunk();
   if (holds_failed) asked_due_.emplace(due_.position(), chunk, ask_due(chunk));
-  if (!may_inline()) inline_max = 0;
+  const std::uint64_t inline_max = may_inline() ? std::min(payload_max, bytes / chunk) : 0;
   asked_fresh_.emplace(fresh_.position(), chunk,
                        inline_max > 0 ? ask_fresh_inline(chunk, inline_max) : ask_fresh(chunk),
                        inline_max);
@@ -254,7 +258,8 @@ std::vector<Candidate> Candidates::read_inline(Asked<Place> asked) {
   while (loaded_->next()) {
     Candidate candidate = read(*loaded_);
     candidate.version = loaded_->transaction(kMessageColumns - 1);
-    const bool whole = !candidate.holder && !candidate.noted;
+    const bool values = !loaded_->boolean(loaded_->columns() - 1);
+    const bool whole = values && !candidate.holder && !candidate.noted;
     if (whole && candidate.payload_size <= asked.inline_max) candidate.loaded = loaded_->row();
     result.push_back(std::move(candidate));
   }

@@ -61,8 +61,9 @@ class Candidates {
   // Before the walks of one selection. `wanted`: how many rows it is about.
   void begin(Time now, ServerTime server, std::size_t wanted);
   // Sends what the walks of fresh and of due rows begin with, so that they do not wait for it one
-  // by one. `inline_max`: payloads of fresh rows up to that size are read at once; 0: none are.
-  void send_ahead(std::uint64_t inline_max);
+  // by one. Payloads of fresh rows up to that size are read at once, all of them together no more
+  // than so many bytes.
+  void send_ahead(std::uint64_t payload_max, std::uint64_t bytes);
   // The columns of a message begin at kMessageColumns.
   Rows& loaded() { return *loaded_; }
   // They take memory.

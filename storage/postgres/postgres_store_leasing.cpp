@@ -71,6 +71,7 @@ void PostgresStore::lease(Work& work, const Selection& selection) {
   const LeaseRequest& request = work.request->lease;
   const bool loaded = std::all_of(selection.rows.begin(), selection.rows.end(),
                                   [](const Picked& row) { return row.loaded.has_value(); });
+  if (!loaded) session_->selector.unload();
   Ahead leasing = session_->leases.lease(selection.rows, loaded, identity_.incarnation);
   // Read after the leases were written, so that whatever was decided before them is seen.
   Ahead finding = loaded ? session_->reader.find_notes(selection.rows)

@@ -44,8 +44,9 @@ std::string load_sql(const Sql& sql) {
   return fmt::format(
       "SELECT {}, {}, {} FROM unnest($2) AS x(key) JOIN {} ON {} = {} {} "
       "WHERE {} AND {} IN ('{}', '{}')",
-      sql.key_text(), sql.place(), message_columns(sql, "$3", "true"), sql.from(), sql.row_key(),
-      sql.as_key("x.key"), sql.side_row(), sql.is_open(), state, state::kPending, state::kFailed);
+      sql.key_text(), sql.place(), message_columns(sql, {"$3", kValueBytesMax, "true"}), sql.from(),
+      sql.row_key(), sql.as_key("x.key"), sql.side_row(), sql.is_open(), state, state::kPending,
+      state::kFailed);
 }
 
 // The columns of a message, from one of a row's columns on.
@@ -137,21 +138,19 @@ void take_cap_apart(Message& message, const std::string& column, Defects& defect
 
 }  // namespace
 
-std::string message_columns(const Sql& sql, const std::string& payload_max,
-                            const std::string& condition) {
+std::string message_columns(const Sql& sql, const MessageBounds& bounds) {
   const Columns& c = sql.mapping().columns;
   std::string values;
   std::string too_large = "false";
   for (const std::string& name : {c.id, c.event_type, c.ordering_key, c.destination, c.content_type,
-                                  c.traceparent, c.headers}) {
+                                  c.traceparent, is_cap(c) ? std::string() : c.headers}) {
     const std::string text = sql.text(name);
-    // CAP's headers are a part of the payload.
     const bool bounded = name != c.payload;
     values += fmt::format("CASE WHEN octet_length({0}) <= {1} THEN {0} END, ", text,
-                          bounded ? std::to_string(kValueBytesMax)
-                                  : fmt::format("greatest({}, {})", payload_max, kValueBytesMax));
+                          bounded ? std::to_string(bounds.value)
+                                  : fmt::format("greatest({}, {})", bounds.payload, bounds.value));
     if (bounded)
-      too_large += fmt::format(" OR coalesce(octet_length({}) > {}, false)", text, kValueBytesMax);
+      too_large += fmt::format(" OR coalesce(octet_length({}) > {}, false)", text, bounds.value);
   }
   const bool is_time = sql.time(c.occurred_on) != "NULL::timestamptz";
   return fmt::format(
@@ -159,8 +158,8 @@ std::string message_columns(const Sql& sql, const std::string& payload_max,
       "CASE WHEN {} AND {} <= {} THEN {} END, {}",
       sql.fingerprint(), values, sql.time(c.occurred_on),
       is_time || c.occurred_on.empty() ? "NULL::text" : sql.column(c.occurred_on) + "::text",
-      sql.value(c.retry_count), sql.payload_size(), condition, sql.payload_size(), payload_max,
-      sql.payload(), too_large);
+      sql.value(c.retry_count), sql.payload_size(), bounds.condition, sql.payload_size(),
+      bounds.payload, sql.payload(), too_large);
 }
 
 RowReader::RowReader(Connection& connection, const Sql& sql, SideRows& side_rows)

@@ -13,10 +13,15 @@
 
 namespace outbox::postgres {
 
-// What a message is made of, for a statement that reads outbox rows as o. Payloads are left out
-// that are larger than `payload_max` or do not meet the condition.
-std::string message_columns(const Sql& sql, const std::string& payload_max,
-                            const std::string& condition);
+// What of a message is read at all.
+struct MessageBounds {
+  std::string payload;    // SQL: larger ones are left out,
+  int value = 0;          // and larger values of all other columns, in bytes
+  std::string condition;  // SQL: without it, the payload is left out, too
+};
+// What a message is made of, for a statement that reads outbox rows as o. The last column tells
+// whether a value was left out.
+std::string message_columns(const Sql& sql, const MessageBounds& bounds);
 
 // Confined to the connection's thread; inside the transaction that has leased the rows.
 class RowReader {

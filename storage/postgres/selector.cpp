@@ -33,8 +33,7 @@ void Selector::begin(const LeaseRequest& request, const Scene& scene) {
   // By keys, many rows may have to be read for one that can go.
   const bool inlines = request.ordering == Ordering::none && request.limit > 0;
   if (!request.probe && !solitary_) {
-    candidates_.send_ahead(inlines ? std::min(request.bytes / request.limit, request.payload_max)
-                                   : 0);
+    candidates_.send_ahead(request.payload_max, inlines ? request.bytes : 0);
   }
   if (request.ordering == Ordering::key) {
     owners_.begin(scene.incarnation, request.dead_blocks_key, request.limit + request.holding + 1);

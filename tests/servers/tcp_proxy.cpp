@@ -122,6 +122,7 @@ void TcpProxy::pump(int from, int to) {
     if (::poll(&ready, 1, kTick) == 0 || stalled_) continue;
     const ssize_t got = ::recv(from, buffer.data(), buffer.size(), 0);
     if (got <= 0) break;
+    passed_ += static_cast<std::size_t>(got);
     if (::send(to, buffer.data(), static_cast<std::size_t>(got), MSG_NOSIGNAL) != got) break;
   }
   ::shutdown(from, SHUT_RDWR);

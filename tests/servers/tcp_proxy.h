@@ -29,6 +29,8 @@ class TcpProxy {
   // Cuts, and refuses whoever comes.
   void close();
   std::size_t connections() const { return connections_; }
+  // Bytes that were passed on, either way.
+  std::size_t passed() const { return passed_; }
 
  private:
   void serve();
@@ -40,6 +42,7 @@ class TcpProxy {
   std::atomic<bool> stalled_ = false;
   std::atomic<bool> over_ = false;
   std::atomic<std::size_t> connections_ = 0;
+  std::atomic<std::size_t> passed_ = 0;
   std::mutex mutex_;
   std::vector<int> sockets_;          // guarded by mutex_
   std::vector<std::thread> threads_;  // guarded

@@ -82,6 +82,12 @@ Registration::Registration(Connection& connection, const Sql& sql, const std::st
                          "instance_name, instance_pid, started_at) VALUES ($1, $2, $3, 0, 0, $4, "
                          "$5, $6) ON CONFLICT DO NOTHING",
                          sql.incarnations())),
+      adopt_(connection,
+             fmt::format("INSERT INTO {0} (outbox, incarnation, lease_until, turn, epoch, "
+                         "started_at) SELECT DISTINCT $1, l.incarnation, $2, 0, 0, $3 FROM {1} AS "
+                         "l WHERE l.outbox = $1 AND NOT EXISTS (SELECT 1 FROM {0} AS i WHERE "
+                         "i.outbox = $1 AND i.incarnation = l.incarnation) ON CONFLICT DO NOTHING",
+                         sql.incarnations(), sql.leases())),
       sign_(connection,
             fmt::format("UPDATE {} SET turn = $3, epoch = coalesce($4, pg_catalog.currval('{}')), "
                         "lease_until = coalesce($5, lease_until) "
@@ -164,6 +170,7 @@ std::optional<Registration::Mark> Registration::read_mark(Rows rows) {
 
 void Registration::write(const Identity& identity, ServerTime lease_until, ServerTime now) {
   write_.run(outbox_, identity.incarnation, lease_until, host_name(), ::getpid(), now);
+  adopt_.run(outbox_, lease_until, now);
 }
 
 // With the commit, which fails if this does.

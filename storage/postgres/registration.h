@@ -69,7 +69,8 @@ class Registration {
   // Our row, locked: nobody takes over from us meanwhile, and no earlier turn of ours is under way
   // any more.
   std::optional<Mark> lock(const Identity& identity);
-  // In a transaction of its own, so that a turn of unknown outcome always has a row to find.
+  // In a transaction of its own, so that a turn of unknown outcome always has a row to find. Leases
+  // of relays that have no row any more get one that ends at the same time, so that they do end.
   void write(const Identity& identity, ServerTime lease_until, ServerTime now);
   // Sent ahead. Without an epoch: the one that was drawn last. Returns which one that is.
   Ahead sign(const Identity& identity, std::uint64_t turn, std::optional<LeaseId> epoch,
@@ -96,6 +97,7 @@ class Registration {
   Query ended_;
   Query lock_;
   Query write_;
+  Query adopt_;
   Query sign_;
   Query doubt_;
   Query end_leases_;

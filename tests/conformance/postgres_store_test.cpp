@@ -44,6 +44,20 @@ TEST_CASE("a relay that turns up after its leases were taken away was not dead a
   CHECK(outbox.number("SELECT takeovers FROM {}.outbox_relay_rows") == 0);
 }
 
+TEST_CASE("leases of a relay that nobody knows any more end by a term") {
+  Postgres outbox;
+  outbox.insert({"a"});
+  Client gone(outbox.fixture);
+  REQUIRE(done(gone.turn()).leased.size() == 1);
+  gone.die();
+  outbox.run("DELETE FROM {}.outbox_relay_incarnations");
+  Client other(outbox.fixture);
+  outbox.insert({"b"});
+  CHECK(ids_of(done(other.turn())) == Ids{"b"});
+  outbox.fixture.advance(31s);
+  CHECK(ids_of(done(other.turn())) == Ids{"a"});
+}
+
 TEST_CASE("a row whose trigger names what is not there spoils no other") {
   Postgres outbox;
   outbox.insert({"a", "b", "c"});

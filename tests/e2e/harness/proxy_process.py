@@ -2,8 +2,9 @@
 
 Modes: pass; refuse (accept, then reset at once); black_hole (accept, read, never forward or
 answer); cut (reset the connection when `cut_after` bytes of an answer have passed); delay (each
-answer waits `delay` seconds); cut_commit (pass a database client's COMMIT on, and reset before it
-is answered; then pass); cut_next (reset instead of passing the next answer on; then pass).
+answer waits `delay` seconds); cut_commit (pass a database client's COMMIT on, and reset when it was
+carried out instead of answering; then pass); cut_next (reset instead of passing the next answer on;
+then pass).
 `close_listener` makes connecting fail for real (ECONNREFUSED). `forget` makes the connections that
 are open black holes for ever, whatever the mode. An opaque proxy does not look for requests.
 """
@@ -19,8 +20,10 @@ import time
 from control import say, serve_commands
 
 
-# How PostgreSQL's protocol spells it.
-COMMIT = b"Q\0\0\0\x0bCOMMIT\0"
+# How PostgreSQL's protocol spells it: alone, and among statements that travel together.
+COMMITS = b"Q\0\0\0\x0bCOMMIT\0", b"\0COMMIT\0\0\0"
+# The server's word that no transaction is open any more.
+ENDED = b"Z\0\0\0\x05I"
 
 
 class RequestCounter:
@@ -111,6 +114,8 @@ class Client(asyncio.Protocol):
         self.waiting = bytearray()
         self.passed = 0
         self.mute = False
+        self.committing = False
+        self.unanswered = b""
         self.forgotten = False
 
     def swallowed(self):
@@ -156,10 +161,10 @@ class Client(asyncio.Protocol):
             self.counter.feed(data)
         if self.swallowed():
             return
-        if self.state.mode == "cut_commit" and COMMIT in data:
+        if self.state.mode == "cut_commit" and any(commit in data for commit in COMMITS):
             self.state.mode = "pass"
             self.state.record("cut", self.number)
-            self.mute = True
+            self.committing = True
         if self.upstream is None:
             self.waiting += data
         else:
@@ -172,6 +177,11 @@ class Client(asyncio.Protocol):
             self.state.mode = "pass"
             self.state.record("cut", self.number)
             self.mute = True
+        if self.committing:
+            self.unanswered = self.unanswered[-len(ENDED):] + data
+            self.mute = ENDED in self.unanswered
+            if not self.mute:
+                return
         if self.mute:
             self.reset()  # it was carried out, and nobody is told
             return

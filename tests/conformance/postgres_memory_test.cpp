@@ -76,8 +76,8 @@ TEST_CASE("a turn that may lease a few rows does not read many large payloads") 
     CAPTURE(limit);
     PostgresFixture fixture;
     for (int row = 0; row < 12; ++row) {
-      fixture.insert({.id = fmt::format("row-{}", row),
-                      .payload = std::string(2 * kMebibyte, 'x')});
+      fixture.insert(
+          {.id = fmt::format("row-{}", row), .payload = std::string(2 * kMebibyte, 'x')});
     }
     CountedRelay relay(fixture, fixture.settings());
     CHECK(most_passed(relay, limit, 12) < 6 * kMebibyte);

@@ -254,10 +254,12 @@ bool PostgresStore::begin_writing(Work& work) {
   }
   work.turn.epoch = mark->epoch;
   work.turn.more = true;
-  const auto picked = session_->reader.leased_under(identity_.incarnation, mark->epoch);
-  work.turn.leased =
-      session_->reader.load(picked, mark->epoch, work.request->lease.payload_max, work.scenery.now);
-  session_->leases.end(Leases::gone(work.turn.leased, picked), identity_.incarnation, mark->epoch);
+  Leased leased = session_->reader.leased_under(identity_.incarnation, mark->epoch);
+  work.turn.leased = session_->reader.load(leased.rows, mark->epoch,
+                                           work.request->lease.payload_max, work.scenery.now);
+  const auto gone = Leases::gone(work.turn.leased, leased.rows);
+  leased.left.insert(leased.left.end(), gone.begin(), gone.end());
+  session_->leases.end(leased.left, identity_.incarnation, mark->epoch);
   sign(work, mark->epoch);
   return true;
 }

@@ -172,9 +172,11 @@ RowReader::RowReader(Connection& connection, const Sql& sql, SideRows& side_rows
       notes_(connection, fmt::format("SELECT row_key, coalesce(fingerprint, {}) FROM {} "
                                      "WHERE outbox = $1 AND row_key = ANY($2)",
                                      kAnyFingerprint, sql.rows())),
-      leased_(connection, fmt::format("SELECT row_key, alone, noted FROM {} WHERE outbox = $1 "
-                                      "AND incarnation = $2 AND epoch = $3",
-                                      sql.leases())) {}
+      leased_(connection,
+              fmt::format("SELECT l.row_key, l.alone, l.noted, r.row_key IS NOT NULL FROM {} AS l "
+                          "LEFT JOIN {} AS r ON r.outbox = l.outbox AND r.row_key = l.row_key "
+                          "WHERE l.outbox = $1 AND l.incarnation = $2 AND l.epoch = $3",
+                          sql.leases(), sql.rows())) {}
 
 std::vector<Message> RowReader::load(const std::vector<Picked>& rows, LeaseId lease,
                                      std::uint64_t payload_max, ServerTime now) {
@@ -328,11 +330,18 @@ void RowReader::read_history(const SideRow& side, ServerTime now, Message& messa
   if (side.misconfigured_since) history.misconfigured_for = since(*side.misconfigured_since);
 }
 
-std::vector<Picked> RowReader::leased_under(std::int64_t incarnation, LeaseId epoch) {
-  std::vector<Picked> result;
+// Rows that something was noted beside while they were leased are left: see find_notes().
+Leased RowReader::leased_under(std::int64_t incarnation, LeaseId epoch) {
+  Leased result;
+  result.epoch = epoch;
   Rows rows = leased_.rows(outbox_, incarnation, epoch);
   while (rows.next()) {
-    result.push_back({rows.text(0), {}, rows.boolean(1), rows.boolean(2), {}, {}, {}});
+    const bool noted = rows.boolean(2);
+    if (rows.boolean(3) && !noted) {
+      result.left.push_back(rows.text(0));
+    } else {
+      result.rows.push_back({rows.text(0), {}, rows.boolean(1), noted, {}, {}, {}});
+    }
   }
   return result;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "relay/message.h"
+#include "storage/postgres/leases.h"
 #include "storage/postgres/selector.h"
 #include "storage/postgres/side_rows.h"
 
@@ -47,7 +48,7 @@ class RowReader {
                                                const std::vector<Picked>& leased);
 
   // The rows that a relay leased under that epoch.
-  std::vector<Picked> leased_under(std::int64_t incarnation, LeaseId epoch);
+  Leased leased_under(std::int64_t incarnation, LeaseId epoch);
 
  private:
   template <class Row>

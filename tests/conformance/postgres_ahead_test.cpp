@@ -69,6 +69,26 @@ TEST_CASE("what is noted beside a row while it is being leased is known when it 
   CHECK(scene.leases() == 0);
 }
 
+TEST_CASE(
+    "what is noted beside a row while it is being leased is known when the turn is repeated") {
+  Scene scene;
+  scene.run(
+      "CREATE FUNCTION {0}.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+      "INSERT INTO {0}.outbox_relay_rows (outbox, row_key, outcome_unknown) "
+      "VALUES (NEW.outbox, NEW.row_key, true) ON CONFLICT DO NOTHING; RETURN NEW; END $$");
+  scene.run(
+      "CREATE TRIGGER note BEFORE INSERT ON {0}.outbox_relay_leases FOR EACH ROW "
+      "EXECUTE FUNCTION {0}.note()");
+  scene.fixture.insert({.id = "a"});
+  CHECK(done(scene.relay.turn()).leased.empty());
+  // As if the answer to its commit had been lost.
+  CHECK(done(scene.relay.repeat()).leased.empty());
+  const Turn late = done(scene.relay.turn());
+  REQUIRE(ids_of(late) == Ids{"a"});
+  CHECK(late.leased[0].history.outcome_unknown);
+  CHECK(scene.leases() == 1);
+}
+
 TEST_CASE("what was noted beside a row's predecessor with the same key holds nothing up") {
   Scene scene;
   scene.fixture.insert({.id = "a"});

@@ -87,7 +87,8 @@ class Connection {
 
   // For statements outside of a Transaction; READ COMMITTED whatever the server's default is.
   void begin(bool read_only);
-  // Where prepares(): sends the COMMIT together with all that was queued, and lets commit() wait.
+  // Where prepares(): sends the COMMIT together with all that was queued. What was queued may still
+  // be read; commit() waits.
   void send_commit();
   void commit();
   // Never throws.
@@ -153,8 +154,6 @@ class Transaction {
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
-  // All is said, but what was sent ahead may still be read. The transaction ends by commit().
-  void send_commit() { connection_.send_commit(); }
   void commit() {
     connection_.commit();
     done_ = true;

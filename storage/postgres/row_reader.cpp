@@ -49,10 +49,12 @@ std::string load_sql(const Sql& sql) {
       state::kFailed);
 }
 
+}  // namespace
+
 // The columns of a message, from one of a row's columns on.
-class Fields {
+class MessageFields {
  public:
-  Fields(const Rows& rows, int first) : rows_(rows), first_(first) {}
+  MessageFields(const Rows& rows, int first) : rows_(rows), first_(first) {}
   bool null(int column) const { return rows_.null(first_ + column); }
   std::string text(int column) const { return rows_.text(first_ + column); }
   std::int64_t integer(int column) const { return rows_.integer(first_ + column); }
@@ -64,6 +66,8 @@ class Fields {
   const Rows& rows_;
   int first_;
 };
+
+namespace {
 
 // Collects the first thing that is wrong with a row.
 class Defects {
@@ -78,8 +82,8 @@ class Defects {
 };
 
 // A text fit to be an attribute of a message.
-std::optional<std::string> attribute(const Fields& rows, int index, const std::string& column,
-                                     Defects& defects) {
+std::optional<std::string> attribute(const MessageFields& rows, int index,
+                                     const std::string& column, Defects& defects) {
   if (rows.null(index)) return std::nullopt;
   std::string text = rows.text(index);
   if (const std::size_t nul = text.find('\0'); nul != std::string::npos) {
@@ -94,8 +98,9 @@ std::optional<std::string> attribute(const Fields& rows, int index, const std::s
 }
 
 // The same, of an id or a key, which may be the bytes of a GUID.
-std::optional<std::string> identifier(const Fields& rows, int index, const std::string& column,
-                                      bool bytes, GuidOrder guids, Defects& defects) {
+std::optional<std::string> identifier(const MessageFields& rows, int index,
+                                      const std::string& column, bool bytes, GuidOrder guids,
+                                      Defects& defects) {
   if (bytes && !rows.null(index)) {
     if (auto guid = guid_text(rows.text(index), guids)) return guid;
   }
@@ -205,7 +210,7 @@ std::unordered_set<std::string> RowReader::noted(Rows notes, Rows& rows, int fir
   }
   std::unordered_set<std::string> noted;
   if (sides.empty()) return noted;
-  const Fields fields(rows, first);
+  const MessageFields fields(rows, first);
   for (const Picked& row : leased) {
     rows.go_to(row.loaded.value());
     const auto side = sides.find(row.key);
@@ -229,7 +234,7 @@ std::vector<Message> RowReader::messages(Rows found, const std::vector<Picked>& 
     const auto row = picked.find(key);
     if (row == picked.end()) continue;
     const Place place{found.integer(kPlace), sql_.tie() == "''" ? "" : key};
-    const Fields fields(found, kMessage);
+    const MessageFields fields(found, kMessage);
     Message message = read(fields, payload_max, now);
     message.row = to_row_id(key, place.number, fields.fingerprint());
     message.lease = lease;
@@ -252,7 +257,7 @@ std::vector<Message> RowReader::loaded_messages(Rows& rows, int first,
                                                 std::uint64_t payload_max, ServerTime now) {
   std::vector<Message> messages;
   messages.reserve(leased.size());
-  const Fields fields(rows, first);
+  const MessageFields fields(rows, first);
   for (const Picked& row : leased) {
     rows.go_to(row.loaded.value());
     Message message = read(fields, payload_max, now);
@@ -264,8 +269,8 @@ std::vector<Message> RowReader::loaded_messages(Rows& rows, int first,
   return messages;
 }
 
-template <class Row>
-Message RowReader::read(const Row& rows, std::uint64_t payload_max, ServerTime now) const {
+Message RowReader::read(const MessageFields& rows, std::uint64_t payload_max,
+                        ServerTime now) const {
   const Columns& names = sql_.mapping().columns;
   Message message;
   Defects defects;

@@ -14,6 +14,8 @@
 
 namespace outbox::postgres {
 
+class MessageFields;
+
 // What of a message is read at all.
 struct MessageBounds {
   std::string payload;    // SQL: larger ones are left out,
@@ -51,8 +53,7 @@ class RowReader {
   Leased leased_under(std::int64_t incarnation, LeaseId epoch);
 
  private:
-  template <class Row>
-  Message read(const Row& rows, std::uint64_t payload_max, ServerTime now) const;
+  Message read(const MessageFields& rows, std::uint64_t payload_max, ServerTime now) const;
   static void read_history(const SideRow& side, ServerTime now, Message& message);
 
   const Sql& sql_;

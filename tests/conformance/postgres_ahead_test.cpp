@@ -27,6 +27,14 @@ struct Scene {
   void run(const std::string& sql) {
     fixture.run(fmt::format(fmt::runtime(sql), fixture.schema()));
   }
+  // As if another relay had taken each row over just before the lease was written.
+  void note_what_is_leased() {
+    run("CREATE FUNCTION {0}.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "INSERT INTO {0}.outbox_relay_rows (outbox, row_key, outcome_unknown) "
+        "VALUES (NEW.outbox, NEW.row_key, true) ON CONFLICT DO NOTHING; RETURN NEW; END $$");
+    run("CREATE TRIGGER note BEFORE INSERT ON {0}.outbox_relay_leases FOR EACH ROW "
+        "EXECUTE FUNCTION {0}.note()");
+  }
   std::int64_t leases() {
     postgres::Rows rows =
         fixture.run(fmt::format("SELECT count(*) FROM {}.outbox_relay_leases", fixture.schema()));
@@ -47,14 +55,7 @@ bool anybody_waits(PostgresFixture& fixture) {
 
 TEST_CASE("what is noted beside a row while it is being leased is known when it is sent") {
   Scene scene;
-  // As if another relay had taken the row over just before the lease was written.
-  scene.run(
-      "CREATE FUNCTION {0}.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-      "INSERT INTO {0}.outbox_relay_rows (outbox, row_key, outcome_unknown) "
-      "VALUES (NEW.outbox, NEW.row_key, true) ON CONFLICT DO NOTHING; RETURN NEW; END $$");
-  scene.run(
-      "CREATE TRIGGER note BEFORE INSERT ON {0}.outbox_relay_leases FOR EACH ROW "
-      "EXECUTE FUNCTION {0}.note()");
+  scene.note_what_is_leased();
   scene.fixture.insert({.id = "a"});
   const Turn early = done(scene.relay.turn());
   CHECK(early.leased.empty());
@@ -72,13 +73,7 @@ TEST_CASE("what is noted beside a row while it is being leased is known when it 
 TEST_CASE(
     "what is noted beside a row while it is being leased is known when the turn is repeated") {
   Scene scene;
-  scene.run(
-      "CREATE FUNCTION {0}.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-      "INSERT INTO {0}.outbox_relay_rows (outbox, row_key, outcome_unknown) "
-      "VALUES (NEW.outbox, NEW.row_key, true) ON CONFLICT DO NOTHING; RETURN NEW; END $$");
-  scene.run(
-      "CREATE TRIGGER note BEFORE INSERT ON {0}.outbox_relay_leases FOR EACH ROW "
-      "EXECUTE FUNCTION {0}.note()");
+  scene.note_what_is_leased();
   scene.fixture.insert({.id = "a"});
   CHECK(done(scene.relay.turn()).leased.empty());
   // As if the answer to its commit had been lost.

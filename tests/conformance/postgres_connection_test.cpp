@@ -101,7 +101,7 @@ TEST_CASE("a commit that was sent ends the transaction when it has come through"
     Transaction transaction(scene.connection, Transaction::Kind::write);
     Ahead first = scene.sum.send(1);
     scene.note.send("in time");
-    transaction.send_commit();
+    scene.connection.send_commit();
     CHECK(number(first.rows()) == 13);
     transaction.commit();
   }
@@ -110,7 +110,7 @@ TEST_CASE("a commit that was sent ends the transaction when it has come through"
     Transaction transaction(scene.connection, Transaction::Kind::write);
     scene.note.send("undone");
     scene.quotient.send(0);
-    transaction.send_commit();
+    scene.connection.send_commit();
     CHECK_THROWS_AS(transaction.commit(), postgres::ServerError);
   }
   CHECK(scene.notes() == 1);
